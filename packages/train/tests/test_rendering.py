@@ -74,6 +74,27 @@ def test_a_renderer_is_told_everything_in_order():
         assert not step.exact
 
 
+class SlowlyEnding:
+    """Batches whose iterator takes a while to say that there are no more."""
+
+    def __iter__(self):
+        yield from loader()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("last", ["evaluation", "checkpoint"])
+def test_spans_of_a_step_are_within_it(last, tmp_path):
+    """What an epoch did at its end is not the first step's of the next one."""
+    kept = Kept()
+    kept.wants_norms = False
+    more = {"checkpoints": tmp_path} if last == "checkpoint" else {}
+    valid = loader() if last == "evaluation" else None
+    make(progress=kept, **more).fit(SlowlyEnding(), epochs=2, valid=valid)
+    assert len(kept.steps()) == 10
+    for step in kept.steps():
+        assert 0 < sum(step.spans.values()) <= step.seconds + 1e-4
+
+
 def test_looking_closely_changes_no_weight():
     kept = Kept()
     watched = make(progress=kept)

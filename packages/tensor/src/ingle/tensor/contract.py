@@ -95,7 +95,7 @@ class Handle:
         """A cell that held another value holds this one from now on. Those that are computed later,
         and may fail, remember how the cell gets back what it held."""
 
-    def settle(self) -> None:
+    def ensure(self) -> None:
         """Waits until the value is there and raises what went wrong, where an operation may fail
         after it has returned; asked before state takes the value. Others have nothing to do."""
 

@@ -46,12 +46,12 @@ class ArrayHandle(Handle):
     def item(self) -> Any:
         return self.backend.item(self)
 
-    def settle(self) -> None:
+    def ensure(self) -> None:
         if self.backend.settles:
             self.backend.settle(self.array)
 
     def replaces(self, old: Handle, cell: object) -> None:
-        self.settle()
+        self.ensure()
 
 
 class HostFallbackWarning(UserWarning):

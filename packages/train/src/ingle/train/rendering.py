@@ -114,14 +114,19 @@ class Rendering(Callback):
 
     def on_evaluate_end(self, learner: Learner) -> None:
         self.renderer.state("training")
-        self._last = time.perf_counter()
+        self._begin_step(learner)
 
     def on_evaluation(self, learner: Learner, record: Record) -> None:
         self.renderer.evaluation(record)
 
     def on_checkpoint(self, learner: Learner, path: Path) -> None:
         self.renderer.message(f"wrote {path}")
+        self._begin_step(learner)
+
+    def _begin_step(self, learner: Learner) -> None:
+        """The next step begins here, and so do its spans: an epoch asks for data at its end, too."""
         self._last = time.perf_counter()
+        learner.spans.take()
 
     def on_epoch(self, learner: Learner, record: Record) -> None:
         self.renderer.epoch(record, learner.epochs)

@@ -55,7 +55,7 @@ class Replay:
         outputs = [known[o] for o in graph.outputs]
         for output in outputs:
             if isinstance(output, Handle):  # cells may take it without being asked again
-                output.settle()
+                output.ensure()
         return outputs
 
     def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
