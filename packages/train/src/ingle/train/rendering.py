@@ -124,7 +124,7 @@ class Rendering(Callback):
         self._begin_step(learner)
 
     def _begin_step(self, learner: Learner) -> None:
-        """The next step begins here, and so do its spans: an epoch asks for data at its end, too."""
+        """The next step begins here, and so do its spans: an epoch's end asks for data, too."""
         self._last = time.perf_counter()
         learner.spans.take()
 
