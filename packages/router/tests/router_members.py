@@ -35,6 +35,9 @@ class RemoteHandle(Handle):
         self.shape, self.dtype = aval
         self.place = place
 
+    def ensure(self):
+        self.backend.ensure(self)
+
     def __del__(self):
         self.backend.memory.pop(self.place, None)
 
@@ -132,6 +135,10 @@ class Remote:
         handle = self._new(Aval(array.shape, from_numpy_dtype(array.dtype)))
         self.memory[handle.place] = np.array(array)
         return handle
+
+    def ensure(self, handle):
+        self._wait()
+        self._value(handle.place)
 
     def download(self, handle):
         self._wait()

@@ -115,6 +115,17 @@ def test_one_write_that_fails_changes_nothing(device_of: Run) -> None:
     assert cell.tolist() == [1.0, 2.0]
 
 
+def test_nor_does_one_that_is_computed_when_it_is_read(device_of: Run) -> None:
+    """So short that it runs without a plan."""
+    with Router(device_of(Settling), "numpy") as router:
+        x = it.asarray([1.0, 2.0], device=router.devices[0])
+        cell = it.Cell(x)
+        cell.value = it.take(x, it.asarray([0, 5], device=x.device))
+        with pytest.raises(OutOfRangeError, match="hold 5"):
+            cell.numpy()
+        assert cell.tolist() == [1.0, 2.0]
+
+
 def _training(where: str, way: Run) -> tuple[Run, Callable[[], list[Any]]]:
     """A step that learns from words and labels, and what it changes."""
     it.random.seed(0)

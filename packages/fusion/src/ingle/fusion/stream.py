@@ -23,7 +23,7 @@ from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
 from .runtime.plan_cache import PlanError
 from .runtime.plan_codegen import DonationState
-from .runtime.replay import Attempt, Replay
+from .runtime.replay import Attempt, Replay, ensured
 from .support.refcounts import HELD_TWICE, refs
 from .support.run_ahead import setting
 from .support.source_location import Line, told_lines, user_line, with_lines
@@ -240,6 +240,8 @@ class LazyStream(Log):
             # Which one has failed, a plan for all such logs cannot tell.
             with holding(told_lines, partial(_with_asked, self._asked)):
                 values = self._computed(outputs, donation)
+                if self._former.noted:  # cells take these for good
+                    values = [ensured(value) for value in values]
         except Exception as error:
             if donation.done or is_from_outside(error):
                 raise

@@ -93,7 +93,8 @@ class Handle:
 
     def replaces(self, old: Handle, cell: object) -> None:
         """A cell that held another value holds this one from now on. Those that are computed later,
-        and may fail, remember how the cell gets back what it held."""
+        and may fail, remember how the cell gets back what it held; others are there by now."""
+        self.ensure()
 
     def ensure(self) -> None:
         """Waits until the value is there and raises what went wrong, where an operation may fail

@@ -50,9 +50,6 @@ class ArrayHandle(Handle):
         if self.backend.settles:
             self.backend.settle(self.array)
 
-    def replaces(self, old: Handle, cell: object) -> None:
-        self.ensure()
-
 
 class HostFallbackWarning(UserWarning):
     """An operation ran on the host because the backend has no kernel for it."""

@@ -52,11 +52,13 @@ class Replay:
                 known.update(zip(node.results, results, strict=True))
                 for number in dying:
                     del known[number]
-        outputs = [known[o] for o in graph.outputs]
-        for output in outputs:
-            if isinstance(output, Handle):  # cells may take it without being asked again
-                output.ensure()
-        return outputs
+        return [self._ensured(known[o]) for o in graph.outputs]
+
+    def _ensured(self, output: Any) -> Any:
+        """An output that is there: cells take it without asking again."""
+        if isinstance(output, Handle):
+            output.ensure()
+        return output
 
     def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
         execute, inlined = self._backend.execute, node.op.operation.traits.inlined
@@ -85,6 +87,21 @@ class Attempt(Replay):
                     raise
                 failed = error
         return [failed] * len(node.results)
+
+    def _ensured(self, output: Any) -> Any:
+        return ensured(output)
+
+
+def ensured(value: Any) -> Any:
+    """A value that is there, or the error that was found when it was waited for."""
+    if isinstance(value, Handle):
+        try:
+            value.ensure()
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            return error
+    return value
 
 
 def _last_uses(uses: Sequence[Sequence[int]], kept: Iterable[int]) -> list[list[int]]:
