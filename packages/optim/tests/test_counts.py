@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from itertools import product
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -128,3 +130,35 @@ def test_a_counter_of_ones_own_is_advanced_too() -> None:
     adam.step(loss_of(weights, range(2)).backward())
     assert (own.value, counts(adam)) == (5, [5, 1])
     assert current_scope() is None
+
+
+def lookups(parameters: int) -> int:
+    """How often a warm step of AdamW asks where cells are read and written."""
+    weights = [nn.Parameter(it.ones((2, 3))) for _ in range(parameters)]
+    optimizer = optim.AdamW(weights, lr=0.1)
+
+    def gradients() -> it.Gradients:
+        total = it.asarray(0.0)
+        for weight in weights:
+            total = total + it.sum(weight * weight)
+        return total.backward()
+
+    for _ in range(2):
+        optimizer.step(gradients())
+    last, found = gradients(), 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal found
+        found += event == "call" and frame.f_code is current_scope.__code__
+
+    sys.setprofile(count)
+    try:
+        optimizer.step(last)
+    finally:
+        sys.setprofile(None)
+    return found
+
+
+def test_a_step_reads_counters_and_moments_of_all_parameters_at_once() -> None:
+    # The shape, the dtypes of the gradient and of the parameter, and three writes.
+    assert lookups(10) - lookups(2) == 8 * 6

@@ -13,7 +13,6 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.nn import Parameter, StateError, select
 from ingle.optim import NonFiniteError, schedule
-from ingle.optim.groups import Slot
 from ingle.tensor import Gradients, Tensor
 from ingle.tensor.errors import ArgumentError, GradientError, OperandError, ShapeError
 
@@ -105,14 +104,14 @@ def test_an_exception_in_the_middle_changes_nothing(
     optimizer = kind(model, lr=schedule.Exponential(0.1, 0.5))
     optimizer.backward_step(model())
     before, state = values(model), optimizer.state_dict()
-    value: Any = Slot.value
+    last = dict(model.named_parameters())["inner.b.weight"]
 
-    def fails(slot: Slot, new: Any) -> None:
-        value.fset(slot, new)
-        if slot.name == "inner.b.weight":
+    def fails(parameter: Parameter, new: Any) -> None:
+        it.Cell.rebind(parameter, new)
+        if parameter is last:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Slot, "value", property(value.fget, fails))
+    monkeypatch.setattr(Parameter, "rebind", fails)
     with pytest.raises(KeyboardInterrupt):
         optimizer.backward_step(model())
     assert equal(values(model), before)

@@ -11,7 +11,8 @@ from ingle.tensor.dispatch import run, wrap
 from ingle.tensor.operation import Op, infer
 from ingle.tensor.programs import Program, Step
 
-from .groups import Slot
+from .counts import numbers_of
+from .groups import Slot, operands_of
 
 _regions: dict[object, Op] = {}
 _LIMIT = 1024
@@ -65,15 +66,17 @@ def batched_update(
         moments: their names.
         numbers: are typed to the tensors.
     """
-    read = [slot.operands(moments) for slot, _ in updates]
+    read = operands_of([slot for slot, _ in updates], moments)
     operands = [
         (value, grad, *held) for (value, _, held), (_, grad) in zip(read, updates, strict=True)
     ]
     found = batched(op, operands, numbers)
     for (slot, _), (_, cells, _), (value, *new) in zip(updates, read, found, strict=True):
-        slot.value = value
+        # All of the shapes that they were read with; only a parameter may be of another dtype.
+        dtype = slot.parameter.dtype
+        slot.parameter.rebind(value if value.dtype is dtype else value.astype(dtype))
         for cell, moment in zip(cells, new, strict=True):
-            cell.rebind(moment)  # of the shape and dtype that it was read with
+            cell.rebind(moment)
 
 
 def _region(op: Op, groups: int, handles: Sequence[Handle], scalars: Sequence[Scalar]) -> Op:
@@ -95,8 +98,8 @@ def _region(op: Op, groups: int, handles: Sequence[Handle], scalars: Sequence[Sc
 def alike(updates: Sequence[tuple[Slot, Tensor]]) -> list[tuple[int, list[tuple[Slot, Tensor]]]]:
     """Parameters with their gradients, by how many steps they had, by dtype and by device."""
     parts: dict[object, tuple[int, list[tuple[Slot, Tensor]]]] = {}
-    for slot, grad in updates:
-        steps = slot.steps.raw
+    counted = numbers_of([slot.steps for slot, _ in updates])
+    for (slot, grad), steps in zip(updates, counted, strict=True):
         # A number that is followed is told from others by who it is.
         key = (steps if type(steps) is int else id(steps), grad.dtype, grad.backend)
         parts.setdefault(key, (steps, []))[1].append((slot, grad))

@@ -33,6 +33,12 @@ class Counts:
         """The cell that counts a parameter's updates, and perhaps those of others."""
         return self._apart.raw.get(place, self._common)
 
+    def at(self, places: Sequence[int]) -> list[int]:
+        """The numbers of some parameters; one that they share is read once."""
+        if not self._apart.raw:
+            return [self._common.raw] * len(places)
+        return [self.cell(place).raw for place in places]
+
     def advance(self, places: Sequence[int]) -> None:
         """Some parameters had one more update."""
         if len(places) == self.size and not self._apart.raw:
@@ -116,6 +122,15 @@ def shared(counters: Sequence[Cell[int]]) -> list[Steps]:
     """Counters of the same numbers that are kept together."""
     counts = Counts([counter.raw for counter in counters])
     return [Steps(counts, place) for place in range(counts.size)]
+
+
+def numbers_of(counters: Sequence[Cell[int]]) -> list[int]:
+    """The number of each counter."""
+    together = {counter.counts if isinstance(counter, Steps) else None for counter in counters}
+    counts = together.pop() if len(together) == 1 else None
+    if counts is None:
+        return [counter.raw for counter in counters]
+    return counts.at([counter.place for counter in counters if isinstance(counter, Steps)])
 
 
 def advance(counters: Iterable[Cell[int]]) -> None:

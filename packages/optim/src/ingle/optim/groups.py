@@ -10,6 +10,7 @@ import numpy as np
 
 from ingle.nn import Module, Parameter, structure
 from ingle.tensor import Cell, DType, Tensor, asarray, float32
+from ingle.tensor.cell import raw_values
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 from ingle.tensor.providing import provide
 from ingle.tensor.structure import Frozen, Structured
@@ -131,54 +132,73 @@ class Slot:
         Raises:
             ShapeError: the parameter has had another shape.
         """
-        return self._moment(name, self.parameter.raw, self.moments.raw, shape, first)[0]
+        parameter = self.parameter.raw
+        cell = self.moment_cell(name, parameter, self.moments.raw, shape, first)
+        # Read at once, in the first step as in later ones: recordings of both have one order.
+        self.fitted(name, cell, cell.raw, parameter, shape)
+        return cell
 
-    def operands(self, names: Sequence[str]) -> tuple[Tensor, list[Cell[Tensor]], list[Tensor]]:
-        """What an update of the parameter reads: its value, moments, and what these hold.
-
-        Args:
-            names: of moments, which are those of `moment`.
-
-        Raises:
-            ShapeError: the parameter has had another shape.
-        """
-        parameter, known = self.parameter.raw, self.moments.raw
-        cells, values = list[Cell[Tensor]](), list[Tensor]()
-        for name in names:
-            cell, value = self._moment(name, parameter, known)
-            cells.append(cell)
-            values.append(value)
-        return _fitting(parameter, parameter), cells, values
-
-    def _moment(
+    def moment_cell(
         self, name: str, parameter: Tensor, known: Mapping[str, Cell[Tensor]],
         shape: tuple[int, ...] | None = None, first: float = 0.0,
-    ) -> tuple[Cell[Tensor], Tensor]:  # fmt: skip
-        """The moment of that name and what it holds, where the cells of the parameter and of the
-        moments hold these."""
+    ) -> Cell[Tensor]:  # fmt: skip
+        """The moment of that name, which may be of another shape, dtype and device, where the cells
+        of the parameter and of the moments hold these; see `moment`."""
         found = known.get(name)
+        if found is not None:
+            return found
+        dtype, device = self.dtype, parameter.device
         wanted = parameter.shape if shape is None else shape
-        if found is None:
-            dtype, device = self.dtype, parameter.device
 
-            def made() -> Frozen:
-                # Uploaded, so that the first step is recorded like all others.
-                start = asarray(np.full(wanted, first, dtype.dtype), device=device)
-                return Frozen({**self.moments.raw, name: Cell(start)})
+        def made() -> Frozen:
+            # Uploaded, so that the first step is recorded like all others.
+            start = asarray(np.full(wanted, first, dtype.dtype), device=device)
+            return Frozen({**self.moments.raw, name: Cell(start)})
 
-            provide(self.moments, made)
-            found = self.moments.raw[name]
-        # Read at once, in the first step as in later ones: recordings of both have one order.
-        held = found.raw
-        if held.shape != wanted:
+        provide(self.moments, made)
+        return self.moments.raw[name]
+
+    def fitted(
+        self, name: str, cell: Cell[Tensor], held: Tensor, parameter: Tensor,
+        shape: tuple[int, ...] | None = None,
+    ) -> Tensor:  # fmt: skip
+        """What the cell of a moment holds, in the dtype and on the device of updates; it holds that
+        from here on."""
+        if held.shape != (parameter.shape if shape is None else shape):
             raise ShapeError(
                 f"{self.name}: its {name} has shape {held.shape}, the parameter has been given "
                 f"shape {parameter.shape}; make a new optimizer"
             )
         fitting = _fitting(held, parameter)
         if fitting is not held:
-            found.rebind(fitting)
-        return found, fitting
+            cell.rebind(fitting)
+        return fitting
+
+
+def operands_of(
+    slots: Sequence[Slot], names: Sequence[str]
+) -> list[tuple[Tensor, list[Cell[Tensor]], list[Tensor]]]:
+    """What updates of some parameters read: the value, moments, and what these hold.
+
+    Args:
+        slots: of the parameters.
+        names: of moments, which are those of `Slot.moment`.
+
+    Raises:
+        ShapeError: a parameter has had another shape.
+    """
+    parameters = raw_values([slot.parameter for slot in slots])
+    known = raw_values([slot.moments for slot in slots])
+    of = list(zip(slots, parameters, known, strict=True))
+    cells = [[slot.moment_cell(name, p, k) for name in names] for slot, p, k in of]
+    # Read at once, in the first step as in later ones: recordings of both have one order.
+    held = iter(raw_values([cell for some in cells for cell in some]))
+    found = []
+    for slot, parameter, own in zip(slots, parameters, cells, strict=True):
+        pairs = zip(names, own, strict=True)
+        values = [slot.fitted(name, cell, next(held), parameter) for name, cell in pairs]
+        found.append((_fitting(parameter, parameter), own, values))
+    return found
 
 
 def _fitting(value: Tensor, parameter: Tensor) -> Tensor:

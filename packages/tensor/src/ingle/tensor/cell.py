@@ -8,6 +8,7 @@ together when it ends, or not at all when it raises. Transforms, checkpointing a
 from __future__ import annotations
 
 import operator
+from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -242,3 +243,20 @@ def _lowered(value: T) -> T:
 def _shown(value: T) -> T:
     # `x += y` rebinds a Tensor object: a cell's own must not be in anyone else's hands.
     return Tensor(value._handle) if isinstance(value, Tensor) else value  # type: ignore[return-value]
+
+
+def raw_values(cells: Sequence[Cell[Any]]) -> list[Any]:
+    """What `raw` of each cell is; where reads go is looked up once for all of them.
+
+    Args:
+        cells: hold what they show: a counter of an optimizer, which another cell may count for,
+            is none.
+
+    >>> import ingle.tensor as it
+    >>> from ingle.tensor.cell import raw_values
+    >>> raw_values([it.Cell(1), it.Cell("two")])
+    [1, 'two']
+    """
+    scope = current_scope()
+    held = [c._value for c in cells] if scope is None else list(map(scope.read, cells))
+    return [_shown(value) for value in held]
