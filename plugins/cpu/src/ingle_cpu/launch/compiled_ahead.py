@@ -17,9 +17,10 @@ from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of
 
 from ..jit.engine import KernelCompileError
 from ..matmul.autotune import choice_for
+from ..matmul.joined_rows import problem_of, with_rows_joined
 from ..matmul.launches import compile_code
 from ..threads.pool import runner_addresses, thread_count
-from .table_builder import kernel_of, problem_of
+from .table_builder import kernel_of
 from .whole_entries import entries_of
 
 FEWEST = 4
@@ -35,6 +36,7 @@ def compiled_ahead(calls: Iterable[object]) -> threading.Thread | None:
         elif isinstance(call, WholeCall):
             wanted.setdefault((call.op, call.avals), partial(entries_of, call))
         elif isinstance(call, ContractionCall):
+            call = with_rows_joined(call)
             problem, epilogue = problem_of(call), epilogue_of(call)
             if (problem, epilogue) not in wanted:
                 # Which may measure: not beside others' work.

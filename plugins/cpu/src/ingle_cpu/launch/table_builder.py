@@ -28,6 +28,7 @@ from ingle.tensor.operation import typed_key
 from ..attention.launches import SCALE_AT
 from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
 from ..matmul.autotune import choice_for
+from ..matmul.joined_rows import problem_of, with_rows_joined
 from ..matmul.launches import Choice, Contraction, Problem, contraction
 from ..matmul.plan import A, B, Pointer
 from ..matmul.prepacked import PackedOperand
@@ -58,14 +59,6 @@ def rendered(nest: Nest) -> str:
     """A nest's LLVM IR for this machine."""
     host = engine().machine
     return render(nest, "nest", target_of(host.present, host.triple.partition("-")[0]))
-
-
-def problem_of(call: ContractionCall) -> Problem:
-    """What a call of a product computes, without its epilogue."""
-    return Problem(
-        call.dtype, call.b_dtype, call.batch, *call.sizes, call.a.strides, call.b.strides,
-        call.windows,
-    )  # fmt: skip
 
 
 def build_tables(
@@ -218,6 +211,7 @@ class TableBuilder:
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
         named = {A: launch.pointers[0], B: launch.pointers[1]}
         named |= {Pointer("operand", k): p for k, p in enumerate(launch.pointers[2:])}
+        call = with_rows_joined(call)
         problem, strides = problem_of(call), tuple([o.strides for o in call.operands])
         ready = self._ready.get(number)
         packed = None if ready is None else ready[1]

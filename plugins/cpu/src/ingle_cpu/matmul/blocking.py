@@ -240,6 +240,12 @@ def _special(problem: Problem, dtype: str, lanes: int) -> str:
     return "direct" if whole and (small or problem.m <= FEW) else ""
 
 
+def sums_alike(one: Problem, other: Problem) -> bool:
+    """Whether two products along the same k, of rows in any number, give the same bits."""
+    kinds = ["dot" if _is_dot(p, compute_dtype(p.a_dtype)) else p.packed_kind for p in (one, other)]
+    return kinds[0] == kinds[1]
+
+
 def _is_dot(problem: Problem, dtype: str) -> bool:
     """Whether sums are taken lane by lane, as both operands lie along k.
 

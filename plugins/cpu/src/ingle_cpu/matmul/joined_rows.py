@@ -1,0 +1,62 @@
+"""Products of many matrices by the same one, as a single product of all of their rows.
+
+A stack of matrices times a matrix, `x @ w` of three axes, is one product of more rows, if these lie
+at equal distances through all matrices. It has fewer tiles that are not full, and one epilogue.
+"""
+
+from __future__ import annotations
+
+from ingle.fusion.device.kernels import ContractionCall
+
+from .blocking import sums_alike
+from .problem import Problem
+
+
+def problem_of(call: ContractionCall) -> Problem:
+    """What a call of a product computes, without its epilogue."""
+    return Problem(
+        call.dtype, call.b_dtype, call.batch, *call.sizes, call.a.strides, call.b.strides,
+        call.windows,
+    )  # fmt: skip
+
+
+def with_rows_joined(call: ContractionCall) -> ContractionCall:
+    """The call with batch axes as rows, as many of the inner ones as can be, and the same bits.
+
+    An epilogue that counts rows, or the matrices of a batch, keeps them apart.
+    """
+    if call.windows is not None or any(i.name == "index" and i.value >= 0 for i in call.code):
+        return call
+    joined = call
+    while joined.batch[-1] > 1:
+        more = _joined(joined)
+        if more is None:
+            break
+        joined = more
+    return joined if sums_alike(problem_of(call), problem_of(joined)) else call
+
+
+def _joined(call: ContractionCall) -> ContractionCall | None:
+    """The innermost batch axis as rows; None where it cannot be."""
+    m, n, k = call.sizes
+    batch, row = -3, -2
+    lying = [call.a, *call.operands]
+    together = all(m == 1 or o.strides[batch] == m * o.strides[row] for o in lying)
+    if not m or call.b.strides[batch] != 0 or not together:
+        return None
+    last = len(call.batch) == 1  # of which there is one at least
+
+    def without(strides: tuple[int, ...], of_row: int) -> tuple[int, ...]:
+        kept = (0,) if last else strides[:batch]
+        return (*kept, of_row, strides[-1])
+
+    moved = [
+        o._replace(strides=without(o.strides, o.strides[batch if m == 1 else row])) for o in lying
+    ]
+    return call._replace(
+        batch=(1,) if last else call.batch[:-1],
+        sizes=(m * call.batch[-1], n, k),
+        a=moved[0],
+        b=call.b._replace(strides=without(call.b.strides, call.b.strides[row])),
+        operands=tuple(moved[1:]),
+    )
