@@ -119,6 +119,22 @@ def test_errors_carry_the_answers() -> None:
     assert pytorch_names.answer("exp", "Tensor") == "write it.exp"
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [("requires_grad", "require_grad()"), ("grad", "loss.backward()"), ("data", "detach()")],
+)
+@pytest.mark.parametrize("make", [it.asarray, lambda x: it.Cell(it.asarray(x))])
+def test_who_writes_an_attribute_of_pytorchs_gets_its_answer(make, name: str, told: str) -> None:
+    owner = make(X)
+    with pytest.raises(AttributeError) as read:
+        getattr(owner, name)
+    with pytest.raises(AttributeError) as written:
+        setattr(owner, name, None)
+    assert str(read.value) == str(written.value)
+    assert told in str(written.value)
+    assert not hasattr(type(owner), name)
+
+
 # Calls on a tensor of shape (2, 3, 4) that mean the same in both.
 SAME = """
 x.view(6, 4) | x.view(-1) | x.view((4, 6)) | x.view_as(x) | x.reshape(4, -1)

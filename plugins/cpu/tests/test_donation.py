@@ -139,6 +139,34 @@ def test_plain_code_on_tensors_that_nobody_holds_any_more(name):
             np.testing.assert_allclose(got.numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+OLD = {
+    "itself": lambda w: w,
+    "a part": lambda w: w[2:5],
+    "turned round": lambda w: w[::-1],
+}
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_what_a_step_returns_of_its_old_state_stays(name):
+    """The state is an output as well, so that its memory is never free, whoever holds it."""
+    w, want = it.Cell(it.asarray(numbers(5000))), numbers(5000)
+
+    @compile
+    def run():
+        old = w.value
+        w.value = old * 0.5 + 1.0
+        return OLD[name](old)
+
+    found, wanted = [], []
+    for _ in range(6):
+        found.append(run())
+        wanted.append(OLD[name](want))
+        want = want * np.float32(0.5) + np.float32(1.0)
+    for got, old in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(got.numpy(), old, rtol=1e-6)
+    np.testing.assert_allclose(w.value.numpy(), want, rtol=1e-6)
+
+
 def test_cells_that_change_places():
     a, b = it.Cell(it.asarray(numbers(50))), it.Cell(it.asarray(numbers(50, seed=1)))
 

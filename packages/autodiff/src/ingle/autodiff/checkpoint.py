@@ -23,8 +23,10 @@ from .recording import Autodiff, decorator
 from .residuals import CLOSED, dropped, fetch, kept_by, kept_in, records
 from .ruled_programs import is_written_down
 from .tracked import Shown, is_recording, leaf, lift, showing, shown_below, shown_level
+from .transform_arguments import of_functions
 
 
+@of_functions
 def checkpoint(function: Callable[..., Any]) -> Callable[..., Any]:
     """The same function, whose intermediate values are not kept for the backward pass.
 

@@ -17,8 +17,10 @@ from .nodes import Node, Parents, TrackedHandle
 from .recording import decorator
 from .residuals import records
 from .ruled_programs import check_cotangents, is_written_down, ruled
+from .transform_arguments import of_functions
 
 
+@of_functions
 def custom_gradient(
     function: Callable[..., tuple[Any, Callable[..., Any]]],
 ) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ from ingle.tensor.ops._basis import assembled, unit_tensors
 
 from .lifting import normal_places
 from .products import Linear, check_tuples, jvp, linearized, vjp
+from .transform_arguments import of_functions
 from .transforms import grad
 from .trees import leaves, rebuild
 from .vectorization import vmap
@@ -19,6 +20,7 @@ from .vectorization import vmap
 Mode = Literal["auto", "reverse", "forward"]
 
 
+@of_functions
 def jacobian(
     function: Callable[..., Any], argnums: int | tuple[int, ...] = 0, *, mode: Mode = "auto"
 ) -> Callable[..., Any]:
@@ -64,6 +66,7 @@ def jacobian(
     return run
 
 
+@of_functions
 def hessian(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that returns all second derivatives of a scalar function.
 
@@ -89,6 +92,7 @@ def hessian(function: Callable[..., Any], argnums: int | tuple[int, ...] = 0) ->
     return jacobian(grad(function, argnums), argnums, mode="forward")
 
 
+@of_functions
 def hvp(
     function: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, ...]:
@@ -120,6 +124,7 @@ def hvp(
     return products
 
 
+@of_functions
 def vhp(
     function: Callable[..., Any], primals: tuple[Any, ...], cotangents: tuple[Any, ...]
 ) -> tuple[Any, ...]:

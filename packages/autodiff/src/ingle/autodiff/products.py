@@ -14,11 +14,13 @@ from .lifting import Lifted, lifted, lowered, shown_by, tracked_at
 from .nodes import TrackedHandle
 from .residuals import recording_at
 from .tracked import leaf, showing
+from .transform_arguments import of_functions
 from .trees import leaves, matched, rebuild
 
 Leaves = Sequence[Tensor | None]
 
 
+@of_functions
 def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any], Any]]:
     """The value of a function and a second function, which pulls cotangents back through it.
 
@@ -50,6 +52,7 @@ def vjp(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[[Any
     return linear.value, pull_back
 
 
+@of_functions
 def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callable[..., Any]]:
     """The value of a function and its derivative there, a linear function of tangents.
 
@@ -81,6 +84,7 @@ def linearize(function: Callable[..., Any], *primals: Any) -> tuple[Any, Callabl
     return linear.value, push
 
 
+@of_functions
 def jvp(
     function: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...]
 ) -> tuple[Any, Any]:

@@ -14,8 +14,10 @@ from .engine import pull
 from .lifting import lifted, lowered, normal_places, shown_by, tracked_at
 from .residuals import recording_at
 from .tracked import showing
+from .transform_arguments import of_functions
 
 
+@of_functions
 def grad(function: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0) -> Callable[..., Any]:
     """A function that returns the gradient of `function` by one or several of its arguments.
 
@@ -43,6 +45,7 @@ def grad(function: Callable[..., Tensor], argnums: int | tuple[int, ...] = 0) ->
     return gradient
 
 
+@of_functions
 def value_and_grad(
     function: Callable[..., Any],
     argnums: int | tuple[int, ...] = 0,

@@ -15,10 +15,12 @@ from ingle.tensor.ops import _batching as rules
 from ingle.tensor.pytree import flatten, unflatten
 
 from .batching import Batching
+from .transform_arguments import of_functions
 
 Axes = Any
 
 
+@of_functions
 def vmap(function: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Callable[..., Any]:
     """A function that does for each element of a batch what `function` does for one, at once.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from . import ops
 from .device import Device
@@ -82,6 +82,20 @@ def elements(count: int, shape: Shape) -> Elements:
     return made
 
 
+class _Foreign:
+    """An attribute that PyTorch's tensors have and these do not: who writes it is told the same as
+    who reads it. Python asks `__getattr__` after an `AttributeError` of a descriptor."""
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, thing: object, owner: type | None = None) -> NoReturn:
+        raise AttributeError(self._name)
+
+    def __set__(self, thing: Any, value: object) -> None:
+        thing.__getattr__(self._name)
+
+
 class PyTorchMethods:
     """See the module; functions of the same meaning are found by `__getattr__`."""
 
@@ -97,6 +111,7 @@ class PyTorchMethods:
         def device(self) -> Device: ...
 
     else:
+        requires_grad, grad, data = _Foreign(), _Foreign(), _Foreign()
 
         def __getattr__(self, name: str) -> Any:
             function = getattr(ops, _SPELLINGS.get(name, "_"), None)
