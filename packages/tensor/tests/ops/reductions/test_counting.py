@@ -9,7 +9,8 @@ import pytest
 import scipy.linalg
 
 import ingle.tensor as it
-from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
+from ingle.fusion import compile
+from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 
 RNG = np.random.default_rng(0)
 
@@ -169,3 +170,13 @@ def test_errors() -> None:
         it.diag_embed(it.zeros(2), axis1=0, axis2=-2)
     with pytest.raises(ShapeError, match="block_diag"):
         it.block_diag()
+
+
+def test_edges_of_a_histogram_are_checked_at_the_run() -> None:
+    x = RNG.standard_normal(50)
+    run = compile(lambda x, edges: it.histogram(x, edges)[0])
+    edges = np.asarray([-1.0, 0.0, 0.5, 2.0])
+    want = np.histogram(x, edges)[0]
+    np.testing.assert_array_equal(run(it.asarray(x), it.asarray(edges)).numpy(), want)
+    with pytest.raises(OutOfRangeError):
+        run(it.asarray(x), it.asarray(edges[::-1].copy())).numpy()

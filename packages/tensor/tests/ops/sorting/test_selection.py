@@ -9,7 +9,9 @@ import pytest
 import scipy.stats
 
 import ingle.tensor as it
-from ingle.tensor.errors import ArgumentError, DTypeError, ShapeError
+from ingle.autodiff import grad, vmap
+from ingle.fusion import compile
+from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 
 RNG = np.random.default_rng(0)
 NAN = float("nan")
@@ -101,6 +103,46 @@ def test_masked_select(like_torch: Any) -> None:
         lambda x: torch.masked_select(x, torch.tensor(mask)),
         [RNG.standard_normal((2, 3, 4))],
     )
+
+
+SHARES = {
+    "a number": (0.3, 0.3),
+    "numbers": ([0.1, 0.75], [0.1, 0.75]),
+    "a tensor": (it.asarray(0.25), 0.25),
+    "an array": (np.asarray([0.1, 0.75]), [0.1, 0.75]),
+}
+
+
+@pytest.mark.parametrize("shares", SHARES)
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_quantiles_are_found_where_no_value_can_be_read(name: str, shares: str) -> None:
+    """While a function is written down for `compile`, and for each element of a batch."""
+    function, (given, plain) = getattr(it, name), SHARES[shares]
+    x = RNG.standard_normal((7, 5))
+    want = np.quantile(x, plain, axis=0)
+    run = compile(lambda x: function(x, given, axis=0))
+    for _ in range(3):
+        np.testing.assert_allclose(run(it.asarray(x)).numpy(), want, rtol=1e-6)
+    batch = vmap(lambda x: function(x, given, axis=0))(it.asarray(np.stack([x, -x])))
+    np.testing.assert_allclose(batch[0].numpy(), want, rtol=1e-6)
+    slope = compile(grad(lambda x: it.sum(function(x, given, axis=0))))(it.asarray(x))
+    assert it.sum(slope).item() == pytest.approx(5 * np.size(plain))
+
+
+@pytest.mark.parametrize("name", ["quantile", "nanquantile"])
+def test_shares_that_are_arguments_are_checked_at_the_run(name: str) -> None:
+    function, x = getattr(it, name), RNG.standard_normal(9)
+    run = compile(lambda x, q: function(x, q))
+    for share in (it.asarray(0.25), it.asarray(1.0), 0.5, 0.75):
+        found = run(it.asarray(x), share).item()
+        assert found == pytest.approx(np.quantile(x, float(share)), rel=1e-6)
+    for share in (it.asarray(1.25), it.asarray(-0.25)):
+        with pytest.raises(OutOfRangeError):
+            run(it.asarray(x), share).item()
+    with pytest.raises(ArgumentError, match=r"q must be in \[0, 1\], got 1.5"):
+        run(it.asarray(x), 1.5)
+    rows = vmap(lambda q: function(it.asarray(x), q))(it.asarray([0.0, 1.0]))
+    np.testing.assert_allclose(rows.numpy(), [x.min(), x.max()])
 
 
 def test_errors() -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from ...dispatch import TensorLike, handle_of, refuse_storage, wrap
 from ...dtypes import default_float, int64
 from ...errors import ArgumentError, DTypeError, ShapeError
+from .._checks_at_run import is_unread, required
 from .._guarding import guarded
 from .._rules import MOST, as_int, as_number, as_size, widened
 from ..creation.filled import ones, zeros
@@ -148,7 +149,10 @@ def _edges(
                 f"{name}: bins must be a number or at least 2 edges along one axis, without a "
                 f"range, got edges of shape {edges.shape} and range={limits}"
             )
-        if not bool(all_of(edges[1:] >= edges[:-1])):
+        ascend = all_of(edges[1:] >= edges[:-1])
+        if is_unread(ascend._handle):
+            return required(edges, ascend, f"{name}: the edges in bins must ascend")
+        if not bool(ascend):
             raise ArgumentError(f"{name}: the edges in bins must ascend, got {edges.tolist()}")
         return edges
     count = as_size(bins, name, "bins", 1, MOST)

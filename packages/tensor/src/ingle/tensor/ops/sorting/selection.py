@@ -14,6 +14,7 @@ from ...dtypes import DType, default_int, float32, float64, int64
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
+from .._checks_at_run import is_unread, required
 from .._guarding import guarded
 from .._rules import ORDERED, as_int, broadcast_shapes, normalize_axis, widened
 from ..creation.conversion import asarray
@@ -27,6 +28,7 @@ from ..movement.axes import moveaxis
 from ..movement.joining import concat
 from ..movement.shapes import broadcast_to, reshape
 from ..movement.slicing import slice_axis
+from ..reductions.basic import all as all_of
 from ..reductions.basic import any, reduced_shape
 from ..reductions.searching import argmax
 from ..scans.cumulative import cumulative_sum
@@ -336,6 +338,15 @@ def _shares_of(name: str, q: float | Sequence[float] | TensorLike, like: Tensor)
             raise ArgumentError(f"{name}: q must be one or several numbers, got {q!r}") from error
     if shares.ndim > 1:
         raise ShapeError(f"{name}: q must be a number or have one axis, got shape {shares.shape}")
-    if not bool(((shares >= 0) & (shares <= 1)).all()):
+    several = q if isinstance(q, (list, tuple)) else [q]
+    numbers = [n for n in several if isinstance(n, (int, float))]
+    if len(numbers) == len(several):  # which are known where values of tensors are not
+        if [n for n in numbers if not 0 <= n <= 1]:
+            raise ArgumentError(f"{name}: q must be in [0, 1], got {q}")
+        return shares
+    inside = all_of((shares >= 0) & (shares <= 1))
+    if is_unread(inside._handle):
+        return required(shares, inside, f"{name}: q must be in [0, 1]")
+    if not bool(inside):
         raise ArgumentError(f"{name}: q must be in [0, 1], got {shares.tolist()}")
     return shares
