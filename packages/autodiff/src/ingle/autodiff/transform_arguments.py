@@ -35,6 +35,13 @@ def of_functions(transform: Callable[P, R]) -> Callable[P, R]:
     """The transform, which says what to write for a value in place of its function, and for
     keywords that other libraries' transforms have.
 
+    Args:
+        transform: its first argument is a function.
+
+    Raises:
+        OperandError: the transform, when it is called, for a value in place of its function.
+        ArgumentError: the same for a keyword of PyTorch's or JAX's that it does not have.
+
     >>> import ingle.tensor as it
     >>> from ingle.autodiff import grad
     >>> try:
