@@ -142,6 +142,8 @@ class Fusion:
             streams.short = 0
             return None
         streams.ahead += 1
+        if len(found) == 1:
+            return (self.known(found[0]),)
         return tuple([self.known(handle) for handle in found])
 
     def noted(self, short: bool) -> None:

@@ -166,6 +166,18 @@ def test_logic_takes_any_dtype(road):
         it.logical_and(True, 2)
 
 
+def test_angles_of_real_numbers():
+    for dtype in ("float32", "float64", "int64"):
+        x = np.asarray([2, -3, 0, -1]).astype(dtype)
+        if dtype[0] == "f":
+            x = np.concatenate([x, np.asarray([-0.0, np.inf, -np.inf, np.nan], dtype)])
+        found = it.angle(it.asarray(x)).numpy()
+        assert found.dtype == ("float64" if dtype == "float64" else "float32")
+        np.testing.assert_array_equal(found, np.angle(x).astype(found.dtype))
+    x = it.asarray([2.0, -3.0, 0.0]).require_grad()
+    assert it.angle(x).sum().backward()[x].tolist() == [0.0, 0.0, 0.0]
+
+
 def test_complex_parts():
     z = np.asarray([1 + 2j, -3j, -2.0], np.complex64)
     x = it.asarray(z)

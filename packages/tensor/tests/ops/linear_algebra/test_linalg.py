@@ -13,6 +13,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.tensor import linalg
+from ingle.tensor.dispatch import watch
 from ingle.tensor.errors import (
     ArgumentError,
     AxisError,
@@ -445,3 +446,16 @@ def test_decompositions_of_infinity_end_and_give_no_numbers(dtype: str) -> None:
     refused = ("svd", "svdvals", "pinv", "lstsq", "rank", "nuc", "cond", "adjugate", "eigh")
     assert {a for a in answers if a.startswith(refused)} >= {f"{name} refused" for name in refused}
     assert not [a for a in answers if a.endswith(" finite")]
+
+
+def test_least_squares_decompose_twice() -> None:
+    """Once for the pseudo-inverse, once for the values, of which the rank follows."""
+    seen: list[str] = []
+    x = it.asarray(np.random.default_rng(0).normal(size=(5, 3)))
+    watch(lambda op, inputs, outputs: seen.append(op.operation.name))
+    try:
+        found = linalg.lstsq(x, it.ones((5,), dtype="float64"))
+    finally:
+        watch(None)
+    assert found.rank.item() == 3
+    assert [name for name in seen if name in {"pinv", "svd", "svdvals"}].count("svdvals") == 1

@@ -37,6 +37,9 @@ SIZED = frozenset({"one_hot", "ravel_index"})
 each seen once, compiling would take longer than anything else."""
 SHAPES = 4
 """So many shapes of an elementwise operation have plans of their own."""
+MOST_DRAWN = 1 << 20
+"""Random numbers up to which more of them may be drawn than are wanted: a plan for their shape
+would take longer."""
 LASTING = 16
 """So many shapes of any operation have plans that are made to come again."""
 MOST = 2048
@@ -63,6 +66,7 @@ class SingleOperations:
         self._any_shape: dict[Any, tuple[int, AnyShapeCall | None]] = {}
         self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
         self._rows: dict[Any, RowCalls] = {}
+        self._drawn_shapes: dict[Any, int] = {}
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
@@ -106,6 +110,8 @@ class SingleOperations:
         if traits.access == "scatter" and size <= MANY:
             return self._in_order
         # What is made of numbers, or of rows and columns, is more than what goes in.
+        if traits.kind == "random":
+            return self._drawn(op, avals, inputs)
         if traits.exactly_rounded and max(size, _made(op, avals)) <= FEW:
             return self._by_numpy(op, inputs)
         if traits.dynamic_shape or any(0 in a.shape for a in avals):
@@ -135,6 +141,27 @@ class SingleOperations:
         if call is None:
             return self._on_rows(op, avals, inputs)
         return self._or_by_plan(call, op, avals, numbers)
+
+    def _drawn(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
+        """How random numbers are drawn: once they came in many shapes, as the first of a few
+        numbers of them, since each follows from its place alone."""
+        ((shape, dtype),) = infer(op, avals)
+        count, attributes = math.prod(shape), op.attributes
+        form = (op.operation, dtype)
+        shapes = self._drawn_shapes[form] = self._drawn_shapes.get(form, 0) + 1
+        if shapes <= SHAPES or not 0 < count <= MOST_DRAWN or attributes.get("shape") != shape:
+            return self._on_rows(op, avals, inputs)
+        larger = op.operation.op(**{**attributes, "shape": (_rounded(count),)})
+        if larger.attributes == attributes:
+            return self._on_rows(op, avals, inputs)
+        device, aval = self._device, Aval(shape, dtype)
+        strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+            (drawn,) = self.run(larger, inputs)
+            return [device.viewed(drawn, aval, strides, 0)]
+
+        return run
 
     def _on_rows(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
         """How an operation runs on rows: on more than two numbers of them, not by plans."""
@@ -240,6 +267,12 @@ def _made(op: Op, avals: Sequence[Aval]) -> int:
     if op.operation.traits.dynamic_shape:
         return 0
     return max([math.prod(a.shape) for a in infer(op, avals)], default=0)
+
+
+def _rounded(count: int) -> int:
+    """The next number of four in each octave."""
+    step = 1 << max(4, (count - 1).bit_length() - 3)
+    return -(-count // step) * step
 
 
 def _taken(op: Op, avals: Sequence[Aval]) -> int:

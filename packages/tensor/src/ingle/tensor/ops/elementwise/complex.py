@@ -6,11 +6,12 @@ steepest ascent. For a holomorphic f it is the cotangent times the conjugate of 
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ...dispatch import TensorLike, handle_of, refuse_storage, run1, wrap
+from ...dispatch import TensorLike, as_floating, handle_of, refuse_storage, run1, wrap
 from ...dtypes import real_dtype
 from ...errors import DTypeError
 from .._families import unary
@@ -80,14 +81,22 @@ _CONJ = unary("conj", conj, vjp=lambda g: conj(g), kinds=_COMPLEX, reference=np.
 def angle(x: TensorLike, /) -> Tensor:
     """The angles of complex numbers with the positive real axis, in radians from -pi to pi.
 
+    Those of real numbers are 0 and, where the sign is negative, pi.
+
     >>> import ingle.tensor as it
     >>> it.angle(it.asarray([1j])).tolist()
     [1.5707963705062866]
     """
+    from .comparison import signbit
     from .trigonometry import atan2
+    from .where import where
 
     number = wrap(_number(x, "angle"))
-    return atan2(imag(number), real(number))
+    if number.dtype.is_complex:
+        return atan2(imag(number), real(number))
+    number = wrap(as_floating(number, "angle"))
+    known = number == number
+    return where(known & signbit(number), math.pi, where(known, 0.0, number))
 
 
 def _number(x: TensorLike, name: str) -> Handle:

@@ -22,7 +22,6 @@ from ._matrices import (
     sample_hermitian,
     square_matrices,
 )
-from .linear_systems import solve
 from .triangular_systems import solve_triangular
 
 if TYPE_CHECKING:
@@ -53,8 +52,8 @@ def _vjp(g: Tensor, out: Tensor) -> Tensor:
     """Murray, Differentiation of the Cholesky decomposition (2016), with adjoints."""
     transposed = adjoint(out)
     half = lower_half(transposed @ g)
-    left = solve(transposed, half + adjoint(half))
-    return adjoint(solve(transposed, adjoint(left))) * 0.5
+    left = solve_triangular(transposed, half + adjoint(half), upper=True)
+    return adjoint(solve_triangular(transposed, adjoint(left), upper=True)) * 0.5
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:

@@ -17,7 +17,7 @@ from ._matrices import matrices, square_matrices
 from .linear_systems import inv
 from .norms import matrix_norm
 from .products import matmul
-from .pseudo_inverse import matrix_rank, pinv
+from .pseudo_inverse import pinv, rank_of
 from .singular_values import svdvals
 
 if TYPE_CHECKING:
@@ -77,7 +77,8 @@ def lstsq(x1: TensorLike, x2: TensorLike, /, *, rtol: Operand | None = None) -> 
     residuals = sum(squares, axis=-2)
     if b.ndim == 1:
         solution, residuals = solution[..., 0], residuals[..., 0]
-    return LeastSquares(solution, residuals, matrix_rank(a, rtol=rtol), svdvals(a))
+    values = svdvals(a)
+    return LeastSquares(solution, residuals, rank_of(values, a, rtol), values)
 
 
 @guarded

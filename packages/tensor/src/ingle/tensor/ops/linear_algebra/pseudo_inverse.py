@@ -112,9 +112,17 @@ def matrix_rank(x: TensorLike, /, *, rtol: Operand | None = None) -> Tensor:
     """
     handle = matrices("matrix_rank", x)
     limit = _tolerance("matrix_rank", rtol, handle.shape, handle.dtype)
-    values = svdvals(wrap(handle)).detach()
-    counted = _above(values, limit.value if isinstance(limit, Scalar) else wrap(limit))
-    return count_nonzero(counted, axis=-1)
+    return _rank(svdvals(wrap(handle)), limit)
+
+
+def rank_of(values: Tensor, x: Tensor, rtol: Operand | None) -> Tensor:
+    """The rank of matrices whose singular values are known already."""
+    return _rank(values, _tolerance("matrix_rank", rtol, x.shape, x.dtype))
+
+
+def _rank(values: Tensor, limit: Handle | Scalar) -> Tensor:
+    above = _above(values.detach(), limit.value if isinstance(limit, Scalar) else wrap(limit))
+    return count_nonzero(above, axis=-1)
 
 
 def _tolerance(name: str, rtol: Operand | None, shape: Shape, dtype: DType) -> Handle | Scalar:
