@@ -105,5 +105,26 @@ def test_they_are_measured_on_gpus_with_room_for_them(
     assert tiles._shared(call) == [SHARED_TILES[3]]
     assert not any(fits("float32", tile, 1 << 10, 1024) for tile in SHARED_TILES)
     guess, *others = candidates("float32", 32, shared=SHARED_TILES)
-    assert guess == GPU_TILES[0]
-    assert others[: len(SHARED_TILES)] == [*SHARED_TILES]
+    assert [guess, *others][: len(SHARED_TILES) + 1] == [*SHARED_TILES, GPU_TILES[0]]
+    assert len({guess, *others}) == len(others) + 1
+
+
+@pytest.mark.parametrize(
+    ("sizes", "place"),
+    [
+        ((1, 4096, 4096, 4096), 0),
+        ((1, 1024, 1024, 1024), 2),
+        ((1, 512, 512, 512), 3),
+        ((8, 512, 512, 64), 1),
+        ((1, 128, 128, 1024), 3),
+        ((1, 16, 4096, 512), None),
+        ((1, 4096, 8, 512), None),
+    ],
+)
+def test_they_are_the_first_guess_where_a_block_is_full(
+    sizes: tuple[int, int, int, int], place: int | None
+) -> None:
+    """A small product is not measured; packed, it would be three launches instead of one."""
+    guess = candidates("float32", 32, sizes, 132, SHARED_TILES)[0]
+    packed = candidates("float32", 32, sizes, 132)[0]
+    assert guess == (packed if place is None else SHARED_TILES[place])

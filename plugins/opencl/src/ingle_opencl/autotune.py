@@ -34,7 +34,7 @@ from ingle.tensor.dtypes import as_dtype
 
 from .launches import enqueued
 from .matmul import GPU_TILES, Tile, pack_source, product_source, tile_for
-from .shared_tiles import SHARED_TILES, fits
+from .shared_tiles import SHARED_TILES, fits, shared_source, shared_tile_for
 
 if TYPE_CHECKING:
     from .backend import OpenCLBackend
@@ -49,6 +49,8 @@ SMALLEST = 20_000_000
 LARGEST_BYTES = 1 << 26
 """Bytes of operands and result up to which there is memory for one; larger products are measured by
 a part."""
+LARGE = (1, 4096, 4096, 4096)
+"""A product that leaves work for every compute unit."""
 WORTHWHILE = 0.95
 """A tile must take less than this part of the guess's time: smaller gains are noise."""
 
@@ -74,8 +76,9 @@ def candidates(
         shapes = [(8, 2), (8, 3), (14, 2), (6, 2)] if bits >= 512 else [(6, 2), (4, 3), (4, 2)]
         others = [Tile(rows, vectors, guess.lanes) for rows, vectors in shapes]
     else:
-        others = [*shared, *GPU_TILES, Tile(8, 1, 4), Tile(16, 1, 4)]
-    return (guess, *[tile for tile in others if tile != guess])
+        others = [*shared, guess, *GPU_TILES, Tile(8, 1, 4), Tile(16, 1, 4)]
+        guess = shared_tile_for(shared, sizes or LARGE, processors) or guess
+    return (guess, *[tile for tile in dict.fromkeys(others) if tile != guess])
 
 
 class Tiles:
@@ -98,6 +101,8 @@ class Tiles:
         guess = tile_for("float32", backend.limits.register)
         sums = epilogue_of(plain_product("float32", (1, 1, 1, 1)))
         code = pack_source("float32", guess.rows) + product_source("float32", guess, sums, 2)
+        if backend.limits.gpu:
+            code += shared_source("float32", SHARED_TILES[0], sums, 2)
         machine = f"{hardware.name.strip()}, driver {hardware.driver_version.strip()}"
         key = hashlib.sha256(f"{machine} {backend.wide} {code}".encode()).hexdigest()
         return Tuner(disk(), f"tiles-{key[:16]}.json", machine, _winner, self._seconds)

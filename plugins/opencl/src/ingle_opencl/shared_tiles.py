@@ -12,6 +12,7 @@ it, as they do where A lies along k, use as many banks of the memory.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 
 from ingle.fusion.device.kernels import (
@@ -43,6 +44,31 @@ def fits(dtype: str, tile: Tile, local: int, group: int) -> bool:
     """
     lines = tile.side * (tile.rows + tile.columns) + 1
     return SLICE * lines * SIZES[accumulator_dtype(dtype)] <= local and tile.side**2 <= group
+
+
+def shared_tile_for(
+    tiles: Sequence[Tile], sizes: tuple[int, int, int, int], processors: int
+) -> Tile | None:
+    """The first of some tiles that has a group for each compute unit, or else the one with most
+    groups; None for products of a few rows or columns, of which a group would compute little.
+
+    Args:
+        tiles: as `SHARED_TILES` are ordered.
+        sizes: of batch, m, n and k.
+        processors: compute units of the device.
+
+    >>> from ingle_opencl.shared_tiles import SHARED_TILES, shared_tile_for
+    >>> [shared_tile_for(SHARED_TILES, (1, n, n, n), 132).side for n in (512, 2048)]
+    [8, 16]
+    """
+    count, m, n, _ = sizes
+    if not tiles or m < tiles[-1].side * tiles[-1].rows or n < tiles[-1].side * tiles[-1].columns:
+        return None
+    for tile in tiles:
+        high, wide = tile.side * tile.rows, tile.side * tile.columns
+        if count * -(-m // high) * -(-n // wide) >= processors:
+            return tile
+    return tiles[-1]
 
 
 def shared_table(tile: Tile, call: ContractionCall) -> list[int]:
