@@ -196,6 +196,11 @@ def test_an_exception_that_is_needed_passes(wrong):
     override_policy.check_exception(where, "exp", "it is the identity")
 
 
+def test_the_loss_of_a_device_comes_last():
+    """Whatever ran behind it would fail."""
+    assert [name for name in vars(BackendContract) if name.startswith("test_")][-1] == "test_loss"
+
+
 def test_each_so_many_th_operation_is_checked_by_every_test_in_another_place():
     class Third(BackendContract):
         device, every = "numpy", 3

@@ -274,12 +274,6 @@ class BackendContract:
         self._declared("memory_limit")
         own_memory.check_out_of_memory(self.device, self.memory_limit or 0)
 
-    def test_loss(self) -> None:
-        """A device that is gone says so at every use."""
-        self._declared("lose")
-        lose = type(self).__dict__.get("lose", type(self).lose)
-        own_memory.check_loss(self.device, getattr(lose, "__func__", lose))
-
     def _declared(self, name: str) -> None:
         if not getattr(type(self), name):
             pytest.skip(f"{type(self).__name__}.{name} is not declared")
@@ -402,3 +396,11 @@ class BackendContract:
     def test_overrides_have_reasons(self) -> None:
         """Standard tests are replaced only with a stated reason."""
         override_policy.check_overrides(type(self), BackendContract)
+
+    # Last, since nothing runs on the device afterwards.
+
+    def test_loss(self) -> None:
+        """A device that is gone says so at every use."""
+        self._declared("lose")
+        lose = type(self).__dict__.get("lose", type(self).lose)
+        own_memory.check_loss(self.device, getattr(lose, "__func__", lose))
