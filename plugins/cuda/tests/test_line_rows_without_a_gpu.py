@@ -14,6 +14,9 @@ import ingle.tensor as it
 from ingle.fusion import compile, explain
 from ingle.fusion.device.cuda import Grid, for_rows
 from ingle.fusion.device.kernels import CodeBuilder, Nest, Operand, Reduce, Row
+from ingle.fusion.render.c.cuda import AFTER_OTHERS
+from ingle_cuda.graphs import launches
+from ingle_cuda.graphs.branches import Footprints, Touch
 from ingle_cuda.graphs.joined import JoinedStep
 
 DEVICE = "linegpu"
@@ -127,6 +130,64 @@ def test_products_that_share_their_vector_are_one_launch(
     assert joined == [3]
 
 
+@pytest.mark.parametrize("computed", [False, True])
+def test_lines_are_asked_for_early_where_the_launch_before_does_not_write_them(
+    device: Any, monkeypatch: pytest.MonkeyPatch, computed: bool
+) -> None:
+    """A matrix that a product has just written is read when the product has ended."""
+    monkeypatch.setattr(launches, "_WORTH_OVERLAP", 1)
+    monkeypatch.setattr(launches, "_WORTH_A_GRAPH", 1)
+    noted: list[bool] = []
+    enqueue = device.enqueue
+
+    def noting(*given: Any) -> None:
+        if device.gpu.capturing:
+            noted.append(given[5])
+        enqueue(*given)
+
+    monkeypatch.setattr(device, "enqueue", noting)
+
+    @compile
+    def step(a: Any, b: Any, x: Any) -> Any:
+        matrix = a @ b if computed else a
+        return matrix, it.sum(matrix * x, axis=-1)
+
+    shapes = [(24, 256), (256, 256), (256,)]
+    wanted = step(*on("cpu", it.float32, *shapes))
+    given = on(DEVICE, it.float32, *shapes)
+    for _ in range(4):
+        found = step(*given)
+    np.testing.assert_allclose(found[1].numpy(), wanted[1].numpy(), rtol=1e-4, atol=1e-3)
+    assert set(noted) == {not computed}
+
+
+def test_what_is_read_early_is_known_by_its_bytes() -> None:
+    """Two buffers of a plan may be one piece of memory, as state before a step and after it."""
+    touches = [
+        [Touch(1, 0, 64, True)],
+        [Touch(2, 32, 48, False, True), Touch(1, 0, 64, False)],
+        [Touch(2, 64, 80, False, True)],
+    ]
+    found = Footprints(touches, [False] * 3)
+    same, apart = (0, 1000, 1000), (0, 1000, 1064)
+    assert not found.may_begin_early(1, 0, same)
+    assert found.may_begin_early(1, 0, apart)
+    assert found.may_begin_early(2, 0, same)
+    assert found.may_begin_early(1, None, same)
+    assert found.may_begin_early(0, 1, same)
+
+
+def test_lines_are_asked_for_before_a_kernel_waits() -> None:
+    """And the vector behind it; of rows that begin anywhere nothing is asked for."""
+    source, _ = for_rows(product_nest(), "nest", (2048, 2048, 2048, 1, 0, 1, 1, 0), 132)
+    assert source is not None
+    early, aligned, alone = source[source.index("INGLE_KERNEL(nest,") :].split(AFTER_OTHERS)
+    assert "line0[0][q].whole[0] =" in early
+    assert "line1.whole" not in early
+    assert "line1.whole" in aligned
+    assert "line0.at[n] =" in alone
+
+
 def product_nest() -> Nest:
     """A matrix of halves times a vector of them."""
     b = CodeBuilder()
@@ -144,9 +205,9 @@ def product_nest() -> Nest:
 @pytest.mark.parametrize(
     ("rows", "length", "grid"),
     [
-        (2048, 2048, Grid(2048, 32, 1)), (256, 2048, Grid(256, 32, 1)),
-        (2048, 5632, Grid(2048, 32, 1)), (32000, 2048, Grid(2000, 128, 16)),
-        (1001, 4096, Grid(1001, 32, 1)), (5632, 2048, Grid(1408, 32, 4)),
+        (2048, 2048, Grid(2048, 32, 1, (0,))), (256, 2048, Grid(256, 32, 1, (0,))),
+        (2048, 5632, Grid(2048, 32, 1, (0,))), (32000, 2048, Grid(2000, 128, 16, (0,))),
+        (1001, 4096, Grid(1001, 32, 1, (0,))), (5632, 2048, Grid(1408, 32, 4, (0,))),
     ],
 )  # fmt: skip
 def test_warps_take_several_rows_or_blocks(

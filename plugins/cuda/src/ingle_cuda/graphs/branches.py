@@ -9,7 +9,7 @@ others; memory that several values share keeps them in order.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -46,12 +46,14 @@ class Touch(NamedTuple):
         buffer: the number of a plan's buffer.
         first, last: bytes of it; `last` is behind the last one.
         written: whether it is an output.
+        early: whether it is read before the launch waits for those in front of it.
     """
 
     buffer: int
     first: int
     last: int
     written: bool
+    early: bool = False
 
 
 class Branch(NamedTuple):
@@ -66,17 +68,21 @@ class Branch(NamedTuple):
     waits: tuple[int, ...]
 
 
-def touches_of(launch: Launch) -> tuple[Touch, ...]:
-    """What a launch touches of a plan's buffers."""
+def touches_of(launch: Launch, early: Container[int] = ()) -> tuple[Touch, ...]:
+    """What a launch touches of a plan's buffers.
+
+    Args:
+        early: operands that its kernel reads before it waits.
+    """
     found = []
-    for place, span, argument in zip(
-        launch.pointers, _spans(launch), arguments_of(launch.call), strict=True
+    for number, (place, span, argument) in enumerate(
+        zip(launch.pointers, _spans(launch), arguments_of(launch.call), strict=True)
     ):
         if span is None:  # anywhere
             first, last = (0, place.nbytes) if place.buffer != ARENA else (-_FAR, _FAR)
         else:
             first, last = place.offset + span[0], place.offset + span[1]
-        found.append(Touch(place.buffer, first, last, argument.output))
+        found.append(Touch(place.buffer, first, last, argument.output, number in early))
     return tuple(found)
 
 
@@ -125,7 +131,7 @@ def footprints_of(
         runs: the steps as they run.
     """
     of_step = {
-        id(step): touches_of(launch)
+        id(step): touches_of(launch, step.early if isinstance(step, KernelStep) else ())
         for launch, part in zip(launches, parts, strict=True)
         for step in part
     }
@@ -147,6 +153,24 @@ class Footprints:
     def __init__(self, touches: Sequence[Sequence[Touch]], shares: Sequence[bool]) -> None:
         self._touches = touches
         self._shares = shares
+
+    def may_begin_early(self, number: int, before: int | None, buffers: Sequence[int]) -> bool:
+        """Whether a step may begin while the one before it ends: that one writes nothing of what
+        this one reads before it waits.
+
+        Args:
+            before: the step that was launched before it, if one was.
+        """
+        early = [touch for touch in self._touches[number] if touch.early]
+        if before is None or not early:
+            return True
+        written = [touch for touch in self._touches[before] if touch.written]
+        return not any(
+            buffers[a.buffer] + a.first < buffers[b.buffer] + b.last
+            and buffers[b.buffer] + b.first < buffers[a.buffer] + a.last
+            for a in early
+            for b in written
+        )
 
     def branches(self, buffers: Sequence[int], scratch: int) -> list[Branch] | None:
         """In which stream each step is captured; None where one is enough.

@@ -42,6 +42,10 @@ class JoinedStep(NamedTuple):
     places: int
     spans: tuple[tuple[TouchedBytes, ...], ...]
 
+    def is_idle(self, buffers: Sequence[int]) -> bool:
+        """Whether none of the steps has anything to do for buffers at these addresses."""
+        return all(step.is_idle(buffers) for step in self.steps)
+
     def is_apart(self, buffers: Sequence[int]) -> bool:
         """Whether none of the steps writes what another one reads or writes: memory is given to
         the next value as soon as its last reader is in the stream, be it the step before."""
@@ -118,6 +122,7 @@ def _beside(
         given = type(step.given).from_buffer_copy(step.given)
         given[len(given) - 1] = grid.grain
         made.append(step._replace(
-            given=given, blocks=grid.blocks, threads=grid.threads, source=source
+            given=given, blocks=grid.blocks, threads=grid.threads, source=source,
+            early=grid.early,
         ))  # fmt: skip
     return made

@@ -190,8 +190,12 @@ class Executable:
         may run at a time."""
         at = 0 if self._table is None else self._table.address
         if branches is None:
-            for step in self._runs:
-                at = self._put(step, buffers, None, stream, at)
+            before = None
+            for number, step in enumerate(self._runs):
+                early = self._footprints.may_begin_early(number, before, buffers)
+                at = self._put(step, buffers, None, stream, at, early)
+                if not isinstance(step, KernelStep | JoinedStep) or not step.is_idle(buffers):
+                    before = number
             return
         several = several_streams(self._backend, stream, branches)
         for number, step in enumerate(self._runs):
@@ -216,7 +220,8 @@ class Executable:
         if isinstance(step, JoinedStep):
             if any(one.is_idle(buffers) for one in step.steps) or not step.is_apart(buffers):
                 for one in step.steps:
-                    table = self._put(one, buffers, numbers, stream, table)
+                    early = overlaps and not one.early
+                    table = self._put(one, buffers, numbers, stream, table, early)
                 return table
             given = []
             for one in step.members:

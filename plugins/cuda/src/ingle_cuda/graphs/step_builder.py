@@ -50,6 +50,7 @@ class KernelStep(NamedTuple):
         blocks, threads: of the grid.
         source: for people.
         copies: whether it copies flat memory: onto itself it has nothing to do.
+        early: operands that it reads before it waits for the launches in front of it.
     """
 
     kernel: Any
@@ -61,6 +62,7 @@ class KernelStep(NamedTuple):
     threads: int
     source: Any
     copies: bool = False
+    early: tuple[int, ...] = ()
 
     def is_idle(self, buffers: Sequence[int]) -> bool:
         """Whether there is nothing to do for buffers at these addresses."""
@@ -208,6 +210,7 @@ class StepBuilder:
             compiled(self._backend, launch, source, name), tuple(pointers),
             (ctypes.c_int64 * (first + len(behind)))(*[0] * first, *behind),
             (first + len(numbers), len(values)), scalars, grid.blocks, grid.threads, source,
+            early=grid.early,
         )  # fmt: skip
 
     def _product(self, launch: Launch, call: ContractionCall) -> list[Step]:

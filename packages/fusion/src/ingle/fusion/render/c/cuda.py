@@ -86,8 +86,9 @@ static float widened_float16(uint16_t x)
 
 
 AFTER_OTHERS = "INGLE_AFTER_OTHERS;"
-"""A kernel's first statement: behind it all has happened that was launched before, and what is
-launched next may begin up to its own."""
+"""The statement of a kernel behind which all has happened that was launched before, and what is
+launched next may begin up to its own. It is the first one but where `Grid` says what is read
+before it."""
 
 
 class Cuda:

@@ -11,10 +11,11 @@ from typing import NamedTuple
 
 from ...kernel.nest import Nest, layout, units
 from .block_vectors import block_vector_elements, block_vectors, threads_of_blocks
-from .cuda import CUDA, THREAD, THREADS, Cuda, render
+from .cuda import AFTER_OTHERS, CUDA, THREAD, THREADS, Cuda, render
 from .group_scans import runs_alone
 from .held_lengths import ANY_LAUNCH, WARP, holding_for, rows_at_once
-from .line_rows import Lines, line_rows, lines_of
+from .line_lengths import Lines, early_operands, lines_of
+from .line_rows import line_rows
 from .long_rows import MOST_THREADS, long_blocks, long_rows, threads_of_row
 from .row_vectors import row_of_vector, row_vector_elements, row_vector_items, row_vectors
 from .shared_pieces import GROUP, shared_pieces, shares_pieces
@@ -56,6 +57,15 @@ class OfLongRow(Cuda):
         return f"__launch_bounds__({MOST_THREADS}, 2)"
 
 
+class OfLines(Cuda):
+    """A warp takes some rows, and asks for their first lines before it waits."""
+
+    after_others = AFTER_OTHERS
+
+    def opening(self, nest: Nest, name: str) -> Sequence[str]:
+        return [line for line in super().opening(nest, name) if AFTER_OTHERS not in line]
+
+
 class OfFewRows(Cuda):
     """So many threads take a row."""
 
@@ -78,6 +88,7 @@ class AlongRows(Cuda):
 
 OF_WARP = OfWarp()
 OF_LONG_ROW = OfLongRow()
+OF_LINES = OfLines()
 EACH = Alone(Short("row", 1))
 
 
@@ -87,11 +98,14 @@ class Grid(NamedTuple):
     Attributes:
         blocks, threads: of the grid.
         grain: units of work that a block, or a thread, takes.
+        early: operands that are read before all has happened that was launched before. Where the
+            launch just before writes them, this one may not begin before it has ended.
     """
 
     blocks: int
     threads: int
     grain: int
+    early: tuple[int, ...] = ()
 
 
 # Code that runs operation by operation asks for a source in each launch.
@@ -119,7 +133,7 @@ def _of_long_rows(nest: Nest, name: str, blocks: int) -> str:
 
 @lru_cache(maxsize=1024)
 def _of_lines(nest: Nest, name: str, lines: Lines) -> str:
-    return line_rows(nest, name, CUDA, lines)
+    return line_rows(nest, name, OF_LINES, lines)
 
 
 @lru_cache(maxsize=1024)
@@ -204,7 +218,8 @@ def launches_beside(
 
 def _grid_of_lines(nest: Nest, sizes: Sequence[int], lines: Lines) -> Grid:
     rows = lines.warps * lines.rows
-    return Grid(-(-units(nest, sizes) // rows), lines.warps * WARP, rows)
+    blocks, early = -(-units(nest, sizes) // rows), early_operands(nest, lines)
+    return Grid(blocks, lines.warps * WARP, rows, early)
 
 
 def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[ScatterLaunch, Grid]]:

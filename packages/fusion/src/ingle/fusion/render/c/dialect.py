@@ -74,6 +74,16 @@ class GroupDialect(Dialect, Protocol):
     barrier: str
 
 
+class LateDialect(GroupDialect, Protocol):
+    """A language whose kernels begin while those before them end, and say where they wait.
+
+    Attributes:
+        after_others: a statement behind which all has happened that was launched before.
+    """
+
+    after_others: str
+
+
 class VectorDialect(GroupDialect, Protocol):
     """A language whose work items load and store 16 bytes at a time.
 

@@ -7,154 +7,33 @@ next steps are loaded before those of these are computed with. Each partial resu
 elements, and blocks, partial results and totals are added in the order, that they have in every
 kernel; so bits are the same.
 
-What all rows share, the vector, is read where it is needed: it is near.
+What all rows share, the vector, is read where it is needed: it is near. It is what a kernel just
+before has computed, as a rule, and the matrix is not: so the first lines are asked for before a
+kernel waits for those in front of it, and are there when these have ended.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ...kernel.code import SIZES
-from ...kernel.nest import BLOCK, Nest, Reduce, Row, layout
+from ...kernel.nest import Nest, Reduce, Row
 from ...kernel.validation import validate
 from . import helpers
-from .dialect import GroupDialect
-from .held_lengths import CHUNK, SPAN, STEP, WARP, WHOLE, adds_floats, may_hold
+from .dialect import LateDialect
+from .held_lengths import CHUNK, SPAN, WARP, WHOLE
 from .inner import InnerNest, RowPlace, each
+from .line_lengths import Lines, early_operands, is_apart
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial, joined
 from .text import Scope
 from .vectors import BYTES
 
-_MOST_EACH = 8
-"""Neighbours of a lane, each of which has a partial result of each sum."""
-_WIDEST = 4
-"""Bytes of an element."""
-_MOST_BLOCKS = 4
-"""Blocks of a row's sums that a warp takes side by side."""
-_REGISTERS = 64
-"""For lines on their way, those of these steps and of the next ones."""
-_ENOUGH_WARPS = 10
-"""Warps of a multiprocessor below which lanes take fewer neighbours, so that there are more."""
-_FEW_WARPS = 6
-"""Warps of a multiprocessor up to which each has twice as many lines on its way."""
-_BALANCED = 16
-"""Warps of a multiprocessor up to which each is a block, so that none gets many more than another.
-"""
-_WARPS = 4
-"""Of a block where there are more."""
-_LONGEST_CODE = 24
-"""Instructions for an element: they are written some hundred times."""
-
 _WORDS = {16: "uint4", 8: "uint64_t", 4: "uint32_t", 2: "uint16_t"}
 """The type of a load, by its bytes."""
 
 
-class Lines(NamedTuple):
-    """How warps take the rows of a launch.
-
-    Attributes:
-        shared: operands that are the same for all rows.
-        each: neighbours of a lane.
-        blocks: of a row's sums that are taken side by side.
-        steps: how many of a lane's lines of each operand are loaded together.
-        warps: of a block of threads.
-    """
-
-    shared: tuple[int, ...]
-    each: int
-    blocks: int
-    steps: int
-    warps: int
-
-    @property
-    def lanes(self) -> int:
-        """Lanes that hold the partial results of a block."""
-        return SPAN // self.each
-
-    @property
-    def rows(self) -> int:
-        """Rows of a warp."""
-        return WARP // (self.lanes * self.blocks)
-
-
-def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 0) -> Lines | None:
-    """How warps take the rows of a launch; None where they are no rows of a matrix with a vector.
-
-    Args:
-        nest: its kernel's.
-        numbers: sizes, then strides, as `layout` says.
-        processors: multiprocessors of the GPU.
-        beside: rows of other launches at the same time.
-    """
-    if not _reads_once(nest):
-        return None
-    places, axes = layout(nest), range(nest.outer)
-    length, count = numbers[places.inner], math.prod(numbers[: nest.outer]) + beside
-    steps = {
-        k: [numbers[places.stride(k, axis)] for axis in axes]
-        for k, operand in enumerate(nest.operands)
-        if operand.lane == "unit"
-    }
-    shared = tuple([k for k, own in steps.items() if not any(own)])
-    lines = [k for k in steps if k not in shared]
-    if not shared or not lines or length < STEP or length % STEP or not count:
-        return None
-    if max(SIZES[nest.operands[k].dtype] for k in steps) > _WIDEST:
-        return None
-    most = min(BYTES // max([SIZES[nest.operands[k].dtype] for k in lines]), _MOST_EACH)
-    each = next((n for n in (8, 4, 2) if n <= most and not _splits(n, steps)), 0)
-    while each > 2 and _warps(each, length, count) < _ENOUGH_WARPS * processors:
-        each //= 2
-    if not each:
-        return None
-    blocks, warps = _blocks(each, length), _warps(each, length, count)
-    few = warps <= _FEW_WARPS * processors
-    registers = sum([each * SIZES[nest.operands[k].dtype] for k in lines]) / 4
-    ahead = CHUNK
-    while 2 * ahead <= BLOCK // 2 and 4 * ahead * registers <= _REGISTERS << few:
-        ahead *= 2
-    warps = 1 if warps <= _BALANCED * processors else _WARPS
-    return Lines(shared, each, blocks, ahead, warps)
-
-
-def _is_apart(nest: Nest, k: int, lines: Lines) -> bool:
-    """Whether an operand has elements of its own in each row."""
-    return nest.operands[k].lane == "unit" and k not in lines.shared
-
-
-def _splits(each: int, steps: Mapping[int, Sequence[int]]) -> bool:
-    """Whether rows begin within so many neighbours."""
-    return any(step % each for own in steps.values() for step in own)
-
-
-def _blocks(each: int, length: int) -> int:
-    """How many blocks of a row's sums a warp takes side by side."""
-    return min(1 << (-(-length // WHOLE) - 1).bit_length(), _MOST_BLOCKS, WARP * each // SPAN)
-
-
-def _warps(each: int, length: int, rows: int) -> int:
-    """How many warps take some rows."""
-    return -(-rows * _blocks(each, length) * SPAN // (WARP * each))
-
-
-def _reads_once(nest: Nest) -> bool:
-    """Whether a nest does nothing but sum floats over rows, which it doesn't read again."""
-    if not nest.outer or not may_hold(nest):
-        return False
-    stages = [stage for stage in nest.stages if not isinstance(stage, Row)]
-    return all(
-        isinstance(stage, Reduce) and adds_floats(stage) and not stage.columns
-        and len(stage.code) <= _LONGEST_CODE
-        and not any(i.name == "load" and nest.operands[i.value].output for i in stage.code)
-        for stage in stages
-    )  # fmt: skip
-
-
-def line_rows(nest: Nest, name: str, dialect: GroupDialect, lines: Lines) -> str:
+def line_rows(nest: Nest, name: str, dialect: LateDialect, lines: Lines) -> str:
     """The source of a kernel whose warps take rows so."""
     validate(nest)
     return _LineNest(nest, name, dialect, lines).render()
@@ -174,13 +53,15 @@ class _Line(RowPlace):
 class _LineNest(InnerNest):
     """Writes a kernel whose warps take several rows, or blocks of a row's sums, side by side."""
 
-    dialect: GroupDialect
+    dialect: LateDialect
 
-    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, lines: Lines) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: LateDialect, lines: Lines) -> None:
         super().__init__(nest, name, dialect)
         self._lines, self._aligned, self._line = lines, True, ""
         self._units = [k for k, operand in enumerate(nest.operands) if operand.lane == "unit"]
-        self._apart = [k for k in self._units if _is_apart(nest, k, lines)]
+        self._apart = [k for k in self._units if is_apart(nest, k, lines)]
+        self._early = early_operands(nest, lines)
+        self._first_sum = next(n for n, s in enumerate(nest.stages) if isinstance(s, Reduce))
 
     def body(self) -> Scope:
         for number in range(len(self.stages)):
@@ -199,6 +80,8 @@ class _LineNest(InnerNest):
         ways = []
         for self._aligned in (True, False):
             self.known, rest = list(uniform), Scope()
+            self._ask_early(rest)
+            rest.add(self.dialect.after_others)
             for number in range(len(self.stages)):
                 self._line_stage(number, rest)
             ways.append(rest)
@@ -211,6 +94,36 @@ class _LineNest(InnerNest):
         found.block(f"if ({' && '.join(aligned)})", ways[0])
         found.block("else", ways[1])
         return found
+
+    def _is_early(self, number: int) -> bool:
+        """Whether the first lines of a stage are asked for before the kernel waits."""
+        return self._aligned and bool(self._early) and number == self._first_sum
+
+    def _ask_early(self, rows: Scope) -> None:
+        """Asks for the first lines of the first sum, whose buffers the whole kernel has."""
+        number = self._first_sum
+        if not self._is_early(number):
+            return
+        rows.add(*[self._buffers(k) for k in self._early])
+        first = Scope()
+        first.add("const int64_t block = 0;", *self._start())
+        self._load(number, first, 0, "0")
+        rows.block("", first)
+
+    def _buffers(self, k: int) -> str:
+        """Where lines of a matrix are on their way to, those of these steps and of the next."""
+        return f"{self._union(k)} line{k}[2][{self._lines.steps}];"
+
+    def _start(self) -> list[str]:
+        """How many steps there are in a block, and from where on a lane takes elements."""
+        lanes, blocks = self._lines.lanes, self._lines.blocks
+        own = f"block + part / {lanes} % {blocks} * {WHOLE}" if blocks > 1 else "block"
+        least = helpers.least(self.source)
+        return [
+            f"const int64_t whole = {own};",
+            f"const int there = (int)({least}({self.inner_size()} - whole, {WHOLE}) / {SPAN});",
+            f"const int64_t from = whole + part % {lanes} * {self._lines.each};",
+        ]
 
     def _line_stage(self, number: int, rows: Scope) -> None:
         body = Scope()
@@ -242,13 +155,7 @@ class _LineNest(InnerNest):
             body.add(*p.arrays())
             each(body, each_, p.clear("n"))
             each(turn, each_, p.forget("n"))
-        own = f"block + part / {self._lines.lanes} % {blocks} * {WHOLE}" if blocks > 1 else "block"
-        least = helpers.least(self.source)
-        turn.add(
-            f"const int64_t whole = {own};",
-            f"const int there = (int)({least}({self.inner_size()} - whole, {WHOLE}) / {SPAN});",
-            f"const int64_t from = whole + part % {self._lines.lanes} * {each_};",
-        )
+        turn.add(*self._start())
         turn.add(*self._block(number, partials).lines())
         for p in partials:
             self._keep(p, turn)
@@ -309,16 +216,22 @@ class _LineNest(InnerNest):
         """A lane's part of a block: the lines of some steps are on their way while those of the
         steps before are computed with."""
         found, turn, steps = Scope(), Scope(), self._lines.steps
+        early = self._is_early(number)
         for k in self._read(number):
-            ahead = f"[2][{steps}]" if k in self._apart and self._aligned else ""
-            found.add(f"{self._union(k)} line{k}{ahead};")
+            if not (k in self._apart and self._aligned):
+                found.add(f"{self._union(k)} line{k};")
+            elif not early:
+                found.add(self._buffers(k))
         if not self._aligned:
             turn.add(*self._step(number, partials, "", "p").lines())
             found.block("for (int p = 0; p < there; p++)", turn)
             return found
         first = Scope()
         self._load(number, first, 0, "0")
-        found.add(*first.lines())
+        if early:
+            found.block("if (block)", first)
+        else:
+            found.add(*first.lines())
         # What is behind a branch is not moved before it: so lines are asked for where it says so.
         self._load(number, turn, 1, f"p + {steps}")
         self._compute(number, partials, turn, 0, "p")

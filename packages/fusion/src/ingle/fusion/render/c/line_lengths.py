@@ -1,0 +1,142 @@
+"""How warps take the rows of a matrix that are summed with a vector; see `line_rows`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from ...kernel.code import SIZES
+from ...kernel.nest import BLOCK, Nest, Reduce, Row, layout
+from .held_lengths import CHUNK, SPAN, STEP, WARP, WHOLE, adds_floats, may_hold
+from .vectors import BYTES
+
+_MOST_EACH = 8
+"""Neighbours of a lane, each of which has a partial result of each sum."""
+_WIDEST = 4
+"""Bytes of an element."""
+_MOST_BLOCKS = 4
+"""Blocks of a row's sums that a warp takes side by side."""
+_REGISTERS = 64
+"""For lines on their way, those of these steps and of the next ones."""
+_ENOUGH_WARPS = 10
+"""Warps of a multiprocessor below which lanes take fewer neighbours, so that there are more."""
+_FEW_WARPS = 6
+"""Warps of a multiprocessor up to which each has twice as many lines on its way."""
+_BALANCED = 16
+"""Warps of a multiprocessor up to which each is a block, so that none gets many more than another.
+"""
+_WARPS = 4
+"""Of a block where there are more."""
+_LONGEST_CODE = 24
+"""Instructions for an element: they are written some hundred times."""
+
+
+class Lines(NamedTuple):
+    """How warps take the rows of a launch.
+
+    Attributes:
+        shared: operands that are the same for all rows.
+        each: neighbours of a lane.
+        blocks: of a row's sums that are taken side by side.
+        steps: how many of a lane's lines of each operand are loaded together.
+        warps: of a block of threads.
+    """
+
+    shared: tuple[int, ...]
+    each: int
+    blocks: int
+    steps: int
+    warps: int
+
+    @property
+    def lanes(self) -> int:
+        """Lanes that hold the partial results of a block."""
+        return SPAN // self.each
+
+    @property
+    def rows(self) -> int:
+        """Rows of a warp."""
+        return WARP // (self.lanes * self.blocks)
+
+
+def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 0) -> Lines | None:
+    """How warps take the rows of a launch; None where they are no rows of a matrix with a vector.
+
+    Args:
+        nest: its kernel's.
+        numbers: sizes, then strides, as `layout` says.
+        processors: multiprocessors of the GPU.
+        beside: rows of other launches at the same time.
+    """
+    if not _reads_once(nest):
+        return None
+    places, axes = layout(nest), range(nest.outer)
+    length, count = numbers[places.inner], math.prod(numbers[: nest.outer]) + beside
+    steps = {
+        k: [numbers[places.stride(k, axis)] for axis in axes]
+        for k, operand in enumerate(nest.operands)
+        if operand.lane == "unit"
+    }
+    shared = tuple([k for k, own in steps.items() if not any(own)])
+    lines = [k for k in steps if k not in shared]
+    if not shared or not lines or length < STEP or length % STEP or not count:
+        return None
+    if max(SIZES[nest.operands[k].dtype] for k in steps) > _WIDEST:
+        return None
+    most = min(BYTES // max([SIZES[nest.operands[k].dtype] for k in lines]), _MOST_EACH)
+    each = next((n for n in (8, 4, 2) if n <= most and not _splits(n, steps)), 0)
+    while each > 2 and _warps(each, length, count) < _ENOUGH_WARPS * processors:
+        each //= 2
+    if not each:
+        return None
+    blocks, warps = _blocks(each, length), _warps(each, length, count)
+    few = warps <= _FEW_WARPS * processors
+    registers = sum([each * SIZES[nest.operands[k].dtype] for k in lines]) / 4
+    ahead = CHUNK
+    while 2 * ahead <= BLOCK // 2 and 4 * ahead * registers <= _REGISTERS << few:
+        ahead *= 2
+    warps = 1 if warps <= _BALANCED * processors else _WARPS
+    return Lines(shared, each, blocks, ahead, warps)
+
+
+def early_operands(nest: Nest, lines: Lines) -> tuple[int, ...]:
+    """The operands of which lines are asked for before a kernel waits for those in front of it."""
+    sums = [stage for stage in nest.stages if isinstance(stage, Reduce)]
+    read = {i.value for i in sums[0].code if i.name == "load"}
+    found = [k for k in range(len(nest.operands)) if k in read and is_apart(nest, k, lines)]
+    known = all(nest.operands[k].row_base is None for k in found)
+    return tuple(found) if known else ()
+
+
+def is_apart(nest: Nest, k: int, lines: Lines) -> bool:
+    """Whether an operand has elements of its own in each row."""
+    return nest.operands[k].lane == "unit" and k not in lines.shared
+
+
+def _splits(each: int, steps: Mapping[int, Sequence[int]]) -> bool:
+    """Whether rows begin within so many neighbours."""
+    return any(step % each for own in steps.values() for step in own)
+
+
+def _blocks(each: int, length: int) -> int:
+    """How many blocks of a row's sums a warp takes side by side."""
+    return min(1 << (-(-length // WHOLE) - 1).bit_length(), _MOST_BLOCKS, WARP * each // SPAN)
+
+
+def _warps(each: int, length: int, rows: int) -> int:
+    """How many warps take some rows."""
+    return -(-rows * _blocks(each, length) * SPAN // (WARP * each))
+
+
+def _reads_once(nest: Nest) -> bool:
+    """Whether a nest does nothing but sum floats over rows, which it doesn't read again."""
+    if not nest.outer or not may_hold(nest):
+        return False
+    stages = [stage for stage in nest.stages if not isinstance(stage, Row)]
+    return all(
+        isinstance(stage, Reduce) and adds_floats(stage) and not stage.columns
+        and len(stage.code) <= _LONGEST_CODE
+        and not any(i.name == "load" and nest.operands[i.value].output for i in stage.code)
+        for stage in stages
+    )  # fmt: skip
