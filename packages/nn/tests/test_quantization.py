@@ -11,7 +11,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn, optim
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
 from ingle.nn.quantization import (
     HistogramObserver,
     MinMaxObserver,
@@ -132,6 +132,20 @@ def test_convolutions(rank: int, groups: int, activations: Any) -> None:
     assert 0.0 < np.abs(found - plain).max() < 0.03
     # What gradients are recorded of is the same numbers.
     np.testing.assert_allclose(kept(x.require_grad()).numpy(), found, atol=2e-6)
+
+
+@pytest.mark.parametrize("rows", [1, 5])
+@pytest.mark.parametrize("dtype", ["int4", "int2", "uint4", "uint2"])
+def test_codes_of_few_bits_become_weights_in_kernels(dtype: str, rows: int) -> None:
+    """No device computes with dtypes of less than a byte: where they stood between the bytes and
+    the weight, the host had to make both."""
+    with it.device("cpu"):
+        layer = nn.QuantizedLinear(linear(64, 8), Config(dtype, per=32))
+        x = it.asarray(RNG.normal(size=(rows, 64)).astype(np.float32))
+    run = compile(lambda x: layer(x))
+    assert "host" not in {step.kind for step in explain(run, x, runs=0).steps}
+    wanted = x.numpy() @ layer.weight.numpy().T + layer.bias.numpy()  # type: ignore[union-attr]
+    np.testing.assert_allclose(run(x).numpy(), wanted, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "int4", "uint4", "nf4"])

@@ -11,7 +11,7 @@ from test_without_a_gpu import compiled as compiled
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.device.cuda import for_rows
+from ingle.fusion.device.cuda import Grid, for_rows
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 
 DEVICE = "groupscans"
@@ -73,6 +73,6 @@ def test_blocks_take_rows(device: Any, compiled: Any) -> None:
     short, grid = for_rows(nest, "nest", (1000, 31, 31, 1, 31, 1), 132)
     assert short is not None
     assert "__syncthreads" not in short
-    assert grid == (4, 256, 1)
+    assert grid == Grid(4, 256, 1)
     assert compiled(short)[:4] == b"\x7fELF"
     assert for_rows(nest, "nest", (1000, 32, 32, 1, 32, 1), 132) == (None, (1000, 64, 1))

@@ -13,7 +13,7 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.device.cuda import for_rows, render
+from ingle.fusion.device.cuda import Grid, for_rows, render
 from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 
 pytestmark = pytest.mark.sampled(4)
@@ -190,9 +190,9 @@ def _of(made: Any, use: Any) -> tuple[Any, Any]:
 
 def test_short_rows_have_a_warp_each() -> None:
     nest = softmax("float32")
-    assert for_rows(nest, "nest", (1001, 1024, 1024, 1, 1024, 1), 132)[1] == (501, 64, 2)
-    assert for_rows(nest, "nest", (1001, 4096, 4096, 1, 4096, 1), 132)[1] == (1001, 64, 1)
-    assert for_rows(nest, "nest", (1001, 1500, 1500, 1, 1500, 1), 132)[1] == (1001, 64, 1)
+    assert for_rows(nest, "nest", (1001, 1024, 1024, 1, 1024, 1), 132)[1] == Grid(501, 64, 2)
+    assert for_rows(nest, "nest", (1001, 4096, 4096, 1, 4096, 1), 132)[1] == Grid(1001, 64, 1)
+    assert for_rows(nest, "nest", (1001, 1500, 1500, 1, 1500, 1), 132)[1] == Grid(1001, 64, 1)
 
 
 def test_short_rows_have_a_kernel_of_few_registers(compiled: Any) -> None:

@@ -162,19 +162,17 @@ def test_lines_are_asked_for_early_where_the_launch_before_does_not_write_them(
 
 
 def test_what_is_read_early_is_known_by_its_bytes() -> None:
-    """Two buffers of a plan may be one piece of memory, as state before a step and after it."""
+    """Two buffers of a plan may be one piece of memory, as state before a step and after it; and
+    all kernels in front may still run."""
     touches = [
         [Touch(1, 0, 64, True)],
-        [Touch(2, 32, 48, False, True), Touch(1, 0, 64, False)],
-        [Touch(2, 64, 80, False, True)],
+        [Touch(2, 64, 80, False, True), Touch(1, 0, 64, False)],
+        [Touch(2, 32, 48, False, True)],
     ]
     found = Footprints(touches, [False] * 3)
-    same, apart = (0, 1000, 1000), (0, 1000, 1064)
-    assert not found.may_begin_early(1, 0, same)
-    assert found.may_begin_early(1, 0, apart)
-    assert found.may_begin_early(2, 0, same)
-    assert found.may_begin_early(1, None, same)
-    assert found.may_begin_early(0, 1, same)
+    assert found.may_overlap((0, 1000, 1000)) == [True, True, False]
+    assert found.may_overlap((0, 1000, 1032)) == [True, True, True]
+    assert found.may_overlap((0, 1000, 968)) == [True, False, True]
 
 
 def test_lines_are_asked_for_before_a_kernel_waits() -> None:

@@ -12,7 +12,7 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.fusion.device.cuda import for_rows
+from ingle.fusion.device.cuda import Grid, for_rows
 
 pytestmark = pytest.mark.sampled(4)
 
@@ -82,8 +82,8 @@ def test_integers(device: Any, dtype: str) -> None:
 
 def test_threads_take_rows(compiled: Any) -> None:
     nest = softmax("bfloat16")
-    assert for_rows(nest, "nest", (1001, 3, 3, 1, 3, 1), 132)[1] == (4, 256, 1)
-    assert for_rows(nest, "nest", (1001, 9, 9, 1, 9, 1), 132)[1] == (126, 256, 1)
+    assert for_rows(nest, "nest", (1001, 3, 3, 1, 3, 1), 132)[1] == Grid(4, 256, 1)
+    assert for_rows(nest, "nest", (1001, 9, 9, 1, 9, 1), 132)[1] == Grid(126, 256, 1)
     for length, count in ((1, 2), (2, 2), (3, 4), (8, 8)):
         source = for_rows(nest, "nest", (9, length, length, 1, length, 1), 132)[0]
         assert source is not None

@@ -12,7 +12,7 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.device.cuda import for_rows
+from ingle.fusion.device.cuda import Grid, for_rows
 
 DEVICE = "warprows"
 
@@ -85,10 +85,10 @@ def test_scores_of_heads(device: Any) -> None:
 
 def test_warps_take_rows(compiled: Any) -> None:
     nest = softmax("bfloat16")
-    assert for_rows(nest, "nest", (1001, 99, 99, 1, 99, 1), 132)[1] == (126, 256, 1)
-    assert for_rows(nest, "nest", (1001, 50257, 50257, 1, 50257, 1), 132)[1] == (1001, 416, 1)
-    assert for_rows(nest, "nest", (16384, 50257, 50257, 1, 50257, 1), 132)[1] == (16384, 416, 1)
-    assert for_rows(nest, "nest", (1001, 768, 768, 1, 768, 1), 132)[1] == (501, 64, 2)
+    assert for_rows(nest, "nest", (1001, 99, 99, 1, 99, 1), 132)[1] == Grid(126, 256, 1)
+    assert for_rows(nest, "nest", (1001, 50257, 50257, 1, 50257, 1), 132)[1] == Grid(1001, 416, 1)
+    assert for_rows(nest, "nest", (16384, 50257, 50257, 1, 50257, 1), 132)[1] == Grid(16384, 416, 1)
+    assert for_rows(nest, "nest", (1001, 768, 768, 1, 768, 1), 132)[1] == Grid(501, 64, 2)
     source = for_rows(nest, "nest", (1001, 99, 99, 1, 99, 1), 132)[0]
     assert source is not None
     assert "__shared__" not in source

@@ -154,23 +154,17 @@ class Footprints:
         self._touches = touches
         self._shares = shares
 
-    def may_begin_early(self, number: int, before: int | None, buffers: Sequence[int]) -> bool:
-        """Whether a step may begin while the one before it ends: that one writes nothing of what
-        this one reads before it waits.
-
-        Args:
-            before: the step that was launched before it, if one was.
-        """
-        early = [touch for touch in self._touches[number] if touch.early]
-        if before is None or not early:
-            return True
-        written = [touch for touch in self._touches[before] if touch.written]
-        return not any(
-            buffers[a.buffer] + a.first < buffers[b.buffer] + b.last
-            and buffers[b.buffer] + b.first < buffers[a.buffer] + a.last
-            for a in early
-            for b in written
-        )
+    def may_overlap(self, buffers: Sequence[int]) -> list[bool]:
+        """Which steps may begin while those in front of them run: what they read before they wait
+        none of these writes."""
+        found: list[bool] = []
+        written: set[tuple[int, int]] = set()
+        for touches in self._touches:
+            places = [(buffers[t.buffer] + t.first, buffers[t.buffer] + t.last, t) for t in touches]
+            early = [(first, last) for first, last, touch in places if touch.early]
+            found.append(not any(a < d and c < b for a, b in early for c, d in written))
+            written.update((first, last) for first, last, touch in places if touch.written)
+        return found
 
     def branches(self, buffers: Sequence[int], scratch: int) -> list[Branch] | None:
         """In which stream each step is captured; None where one is enough.

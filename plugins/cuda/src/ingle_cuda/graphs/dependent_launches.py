@@ -2,8 +2,13 @@
 
 A launch takes a microsecond or so before its first block runs. A kernel that waits by itself for
 what the kernels before it have written may be launched as soon as these have begun their last
-blocks ("programmatic dependent launch", from compute capability 9.0 on). Each kernel waits before
-it reads or writes anything, and ends after it has waited: so all that came before has ended, too.
+blocks ("programmatic dependent launch", from compute capability 9.0 on): each lets the next one
+begin, then waits for the one before. It ends after it has waited, so that all before it have ended,
+too, when it lets others read what it wrote. Several kernels are on their way so, each to the point
+where it waits.
+
+A kernel may read a matrix before it waits (`KernelStep.early`). Any of those in front of it may run
+then; where one writes the matrix, the kernel is launched when all have ended.
 """
 
 from __future__ import annotations

@@ -42,10 +42,6 @@ class JoinedStep(NamedTuple):
     places: int
     spans: tuple[tuple[TouchedBytes, ...], ...]
 
-    def is_idle(self, buffers: Sequence[int]) -> bool:
-        """Whether none of the steps has anything to do for buffers at these addresses."""
-        return all(step.is_idle(buffers) for step in self.steps)
-
     def is_apart(self, buffers: Sequence[int]) -> bool:
         """Whether none of the steps writes what another one reads or writes: memory is given to
         the next value as soon as its last reader is in the stream, be it the step before."""

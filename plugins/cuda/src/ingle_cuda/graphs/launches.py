@@ -190,12 +190,11 @@ class Executable:
         may run at a time."""
         at = 0 if self._table is None else self._table.address
         if branches is None:
-            before = None
-            for number, step in enumerate(self._runs):
-                early = self._footprints.may_begin_early(number, before, buffers)
-                at = self._put(step, buffers, None, stream, at, early)
-                if not isinstance(step, KernelStep | JoinedStep) or not step.is_idle(buffers):
-                    before = number
+            overlap = [False] * len(self._runs)
+            if self._overlaps:
+                overlap = self._footprints.may_overlap(buffers)
+            for step, overlaps in zip(self._runs, overlap, strict=True):
+                at = self._put(step, buffers, None, stream, at, overlaps)
             return
         several = several_streams(self._backend, stream, branches)
         for number, step in enumerate(self._runs):

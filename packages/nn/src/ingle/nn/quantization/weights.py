@@ -103,11 +103,13 @@ def encoded(
 
 
 def unpacked(values: Tensor, shape: tuple[int, ...], config: QuantizationConfig) -> Tensor:
-    """Codes one by one, in the shape of the weight."""
+    """Codes one by one, in the shape of the weight and in whole bytes: kernels compute with these,
+    and with nothing smaller."""
     if bits(config) == 8:
         return values
     dtype = "uint4" if config.weights == "nf4" else config.weights
-    return it.reshape(it.unpack(values, dtype, size=math.prod(shape[1:])), shape)
+    into = "int8" if dtype.startswith("int") else "uint8"
+    return it.reshape(it.unpack(values, dtype, size=math.prod(shape[1:]), into=into), shape)
 
 
 def decoded(

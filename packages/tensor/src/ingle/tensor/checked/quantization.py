@@ -76,16 +76,18 @@ def _bytes(draw: Draw) -> Iterator[Sample]:
             yield Sample((x, name), gradient=False, exact=True)
             size = 3 * (8 // as_dtype(name).bits) - 1
             yield Sample((x[:, :3], name), {"size": size}, gradient=False, exact=True)
+            into = "int8" if as_dtype(name).is_signed else "uint8"
+            yield Sample((x, name), {"into": into}, gradient=False, exact=True)
 
 
-def _unpacked(x: Any, name: str, size: int | None = None) -> Any:
+def _unpacked(x: Any, name: str, size: int | None = None, into: str | None = None) -> Any:
     dtype = as_dtype(name)
     count = 8 // dtype.bits
     codes = (x[..., None].astype(np.int64) >> (dtype.bits * np.arange(count))) % (1 << dtype.bits)
     if dtype.is_signed:
         half = 1 << (dtype.bits - 1)
         codes = (codes + half) % (2 * half) - half
-    return codes.reshape(*x.shape[:-1], x.shape[-1] * count)[..., :size].astype(dtype.dtype)
+    return codes.reshape(*x.shape[:-1], x.shape[-1] * count)[..., :size].astype(into or dtype.dtype)
 
 
 Checked(ops.pack, samples=_numbers, reference=_packed, traits=_EXACT, differentiable=False)

@@ -65,7 +65,7 @@ static float widened_float16(uint16_t x)
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define INGLE_AFTER_OTHERS \\
-    asm volatile("griddepcontrol.wait;\\n\\tgriddepcontrol.launch_dependents;" ::: "memory")
+    asm volatile("griddepcontrol.launch_dependents;\\n\\tgriddepcontrol.wait;" ::: "memory")
 #else
 #define INGLE_AFTER_OTHERS
 #endif
@@ -86,8 +86,8 @@ static float widened_float16(uint16_t x)
 
 
 AFTER_OTHERS = "INGLE_AFTER_OTHERS;"
-"""The statement of a kernel behind which all has happened that was launched before, and what is
-launched next may begin up to its own. It is the first one but where `Grid` says what is read
+"""The statement of a kernel behind which all has happened that was launched before. What comes
+next may begin up to its own from then on. It is the first one but where `Grid` says what is read
 before it."""
 
 

@@ -98,8 +98,8 @@ class Grid(NamedTuple):
     Attributes:
         blocks, threads: of the grid.
         grain: units of work that a block, or a thread, takes.
-        early: operands that are read before all has happened that was launched before. Where the
-            launch just before writes them, this one may not begin before it has ended.
+        early: operands that are read before all has happened that was launched before. Where a
+            launch before writes them, this one may not begin before all have ended.
     """
 
     blocks: int

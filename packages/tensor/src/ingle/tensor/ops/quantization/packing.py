@@ -9,8 +9,15 @@ from ...dtypes import DType, int8, uint8
 from ...errors import DTypeError, ShapeError
 from .._guarding import guarded
 from .._rules import as_int, dtype_argument
+from ..elementwise.arithmetic import subtract
 from ..elementwise.cast import astype
-from ..elementwise.logical import bitwise_and, bitwise_left_shift, bitwise_or, bitwise_right_shift
+from ..elementwise.logical import (
+    bitwise_and,
+    bitwise_left_shift,
+    bitwise_or,
+    bitwise_right_shift,
+    bitwise_xor,
+)
 from ..movement.joining import stack
 from ..movement.padding import pad
 from ..movement.shapes import reshape
@@ -53,22 +60,31 @@ def pack(x: TensorLike, /) -> Tensor:
 
 
 @guarded
-def unpack(x: TensorLike, dtype: object, /, *, size: int | None = None) -> Tensor:
+def unpack(
+    x: TensorLike, dtype: object, /, *, size: int | None = None, into: object = None
+) -> Tensor:
     """What `pack` has put into bytes: the numbers along the last axis.
+
+    Nothing is computed in dtypes of less than 8 bits. Who goes on with the numbers takes them as
+    int8 or uint8, which kernels make of the bytes as they read them.
 
     Args:
         x: a uint8 tensor of shape `(..., m)`.
         dtype: int4, uint4, int2 or uint2.
         size: how many numbers there are along the last axis; all that fit into m bytes if not
             given.
+        into: the result's dtype, which holds all of `dtype`'s numbers; `dtype` if not given.
 
     Raises:
-        DTypeError: `x` is not uint8, or the dtype has 8 bits or more.
+        DTypeError: `x` is not uint8, the dtype has 8 bits or more, or `into` is neither `dtype`
+            nor an integer dtype that holds its numbers.
         ShapeError: `m` bytes are not what `size` numbers take.
 
     >>> import ingle.tensor as it
     >>> it.unpack(it.asarray([33, 15], dtype="uint8"), "int4", size=3).tolist()
     [1, 2, -1]
+    >>> it.unpack(it.asarray([33, 15], dtype="uint8"), "int4", into="int8").tolist()
+    [1, 2, -1, 0]
     """
     handle, to = handle_of(x, "unpack"), dtype_argument(dtype, "unpack")
     count = _in_a_byte("unpack", to)
@@ -84,13 +100,32 @@ def unpack(x: TensorLike, dtype: object, /, *, size: int | None = None) -> Tenso
             f"unpack: size={n} numbers of {to.bits} bits take {-(-n // count)} bytes, but the last "
             f"axis of x has {m}"
         )
+    given = to if into is None else _holding(to, dtype_argument(into, "unpack"))
     bits = wrap(handle)
     parts = [
         bitwise_and(bitwise_right_shift(bits, i * to.bits), (1 << to.bits) - 1)
         for i in range(count)
     ]
+    if given is not to:
+        parts = [astype(_signed(part, to.bits) if to.is_signed else part, given) for part in parts]
     every = reshape(stack(parts, axis=-1), (*lead, m * count))
-    return astype(slice_axis(every, -1, 0, n), to)
+    return astype(slice_axis(every, -1, 0, n), given)
+
+
+def _holding(of: DType, dtype: DType) -> DType:
+    """The dtype of a result that holds the numbers of another one."""
+    if dtype is of or (dtype.is_integer and (dtype.is_signed or not of.is_signed)):
+        return dtype
+    raise DTypeError(
+        f"unpack: into must be {of} or an integer dtype that holds its numbers, got {dtype}; "
+        f"'int8' does"
+    )
+
+
+def _signed(bits: Tensor, count: int) -> Tensor:
+    """So many bits, in uint8, as the number in two's complement."""
+    sign = 1 << (count - 1)
+    return subtract(astype(bitwise_xor(bits, sign), int8), sign)
 
 
 def _in_a_byte(name: str, dtype: DType) -> int:
