@@ -75,4 +75,4 @@ def test_blocks_take_rows(device: Any, compiled: Any) -> None:
     assert "__syncthreads" not in short
     assert grid == Grid(4, 256, 1)
     assert compiled(short)[:4] == b"\x7fELF"
-    assert for_rows(nest, "nest", (1000, 32, 32, 1, 32, 1), 132) == (None, (1000, 64, 1))
+    assert for_rows(nest, "nest", (1000, 32, 32, 1, 32, 1), 132) == (None, Grid(1000, 64, 1))
