@@ -10,7 +10,7 @@ import numpy as np
 
 from ...contract import Aval, Handle, Scalar
 from ...dispatch import Operand, TensorLike, handle_of, promote, run
-from ...dtypes import DType, as_dtype, int32, uint8
+from ...dtypes import DType, as_dtype, int8, int32, uint8
 from ...errors import DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
@@ -120,7 +120,8 @@ def _body(x: Tensor, codes: Tensor, scale: Tensor, zero_point: Any, *, dtype: DT
         row = reshape(x, (1, width)) * astype(codes, x.dtype)
         sums = reduce_sum(row, axis=1) * reshape(scale, (outs,))
         return reshape(sums, (*x.shape[:-1], outs))
-    each = codes if dtype.bits == 8 else unpack(codes, dtype, size=width)
+    whole = int8 if dtype.is_signed else uint8
+    each = codes if dtype.bits == 8 else unpack(codes, dtype, size=width, into=whole)
     return linear(x, dequantize(each, scale, zero_point))
 
 
