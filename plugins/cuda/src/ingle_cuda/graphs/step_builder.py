@@ -320,7 +320,9 @@ class StepBuilder:
         numbers = [*call.batch, m, n, *strides, 1]
         for argument in call.operands:
             numbers += argument.strides
-        return self._nest(launch, nest, places, numbers, launch.scalars, (0,))
+        step = self._nest(launch, nest, places, numbers, launch.scalars, (0,))
+        assert not step.early, "the product, which it reads first, may not have ended"
+        return step
 
     def _operands(
         self, launch: Launch, call: ContractionCall, product: Product
