@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from ingle.tensor.contract import Handle
-from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.errors import LostDeviceError, OutOfRangeError
 from ingle.testkit import own_memory
 from ingle_numpy.backend import NumpyBackend
 
@@ -102,6 +102,27 @@ def test_a_move_that_loses_values(make_device: Devices) -> None:
 
     where = make_device("losing", kind=Losing)
     caught(lambda w: own_memory.check_several(["numpy", w]), where)
+
+
+class Single(NumpyBackend):
+    """Has float32 alone on the device, which can be lost; the rest stays on the host."""
+
+    lost = False
+
+    def download(self, handle: Handle) -> np.ndarray:
+        if type(self).lost and handle.dtype.name == "float32":
+            raise LostDeviceError("unplugged")
+        return super().download(handle)
+
+
+def test_a_device_of_one_dtype_can_be_lost(make_device: Devices) -> None:
+    def lose() -> None:
+        Single.lost = True
+
+    try:
+        own_memory.check_loss(make_device("single", kind=Single), lose)
+    finally:
+        Single.lost = False
 
 
 def test_a_device_that_denies_its_end(make_device: Devices) -> None:

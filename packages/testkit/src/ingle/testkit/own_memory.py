@@ -140,7 +140,7 @@ def check_loss(where: str, lose: Callable[[], None]) -> None:
     assert it.sum(x).item() == 10.0
     lose()
     uses: list[Callable[[], object]] = [
-        lambda: (x + 1.0).numpy(), lambda: asarray(np.ones(2), device=where).numpy(),
+        lambda: (x + 1.0).numpy(), lambda: asarray(np.ones(2, np.float32), device=where).numpy(),
     ]  # fmt: skip
     for use in uses:
         with pytest.raises(LostDeviceError):

@@ -94,6 +94,8 @@ class LazyHandle(Handle):
         log = self.pending_in
         if log is not None:
             log.replaced(cell, old)
+        elif isinstance(self.value, Handle):
+            self.value.ensure()
 
     def item(self) -> Any:
         self.backend.was_read()
