@@ -120,7 +120,7 @@ def test_a_device_of_one_dtype_can_be_lost(make_device: Devices) -> None:
         Single.lost = True
 
     try:
-        own_memory.check_loss(make_device("single", kind=Single), lose)
+        own_memory.check_loss(make_device("unplugged", kind=Single), lose)
     finally:
         Single.lost = False
 
