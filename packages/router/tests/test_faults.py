@@ -23,6 +23,39 @@ def test_what_a_member_raises_names_it(routed, remote):
     assert it.exp(x).tolist() == pytest.approx([np.e, np.e])
 
 
+def test_what_a_handler_of_signals_raises_is_no_failure_of_the_member(routed, remote, monkeypatch):
+    far = remote()
+    router = routed("numpy", far)
+    y = it.exp(it.ones(2, device=router[1]))
+
+    def interrupted(handle):
+        signal.raise_signal(signal.SIGUSR1)
+        return wait(handle)
+
+    def handler(number, frame):
+        raise KeyError("of the program")
+
+    wait = far.download
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        monkeypatch.setattr(far, "download", interrupted)
+        with pytest.raises(KeyError, match="of the program"):
+            y.numpy()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    monkeypatch.undo()
+    assert y.tolist() == pytest.approx([np.e, np.e])
+
+
+def test_a_warning_that_is_an_error_is_no_failure_of_the_member(routed, remote):
+    far = remote()
+    router = routed("numpy", far)
+    y = it.exp(it.ones(2, device=router[1]))
+    far.fails["exp"] = UserWarning("a kernel is slow")
+    with pytest.raises(UserWarning, match=r"^a kernel is slow$"):
+        y.numpy()
+
+
 def test_a_late_error_comes_with_the_move(routed, remote):
     far = remote(delay=0.01)
     router = routed("numpy", far)

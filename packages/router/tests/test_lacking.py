@@ -13,6 +13,7 @@ from ingle.router import Router, RouterWarning, member
 from ingle.router.composition import TURNS, Asked, operands_of, parts
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError
+from ingle_cpu.backend import Cpu
 from ingle_numpy.backend import NumpyBackend
 
 VALUES = np.random.default_rng(0).normal(size=(3, 4))
@@ -175,3 +176,28 @@ def test_each_run_of_a_plan_is_counted(routed, remote):
     for _ in range(7):
         run(x).numpy()
     assert router.report().fallbacks == {("exp", router[1], router[0]): 7}
+
+
+class WithoutErf(Cpu):
+    """Makes plans, and lacks an operation, which it takes to the host if nobody asks it first."""
+
+    def supports(self, op, avals):
+        return op.operation.name != "erf" and super().supports(op, avals)
+
+
+def test_what_a_member_that_makes_plans_lacks_is_no_part_of_its_plan(routed):
+    def function(x):
+        return it.erf(x * 2.0) + 1.0
+
+    router = routed(WithoutErf(Device("narrow")), "numpy")
+    x = it.asarray(VALUES, device=router[0])
+    run = compile(function)
+    with pytest.warns(RouterWarning, match="lacks erf|lacks it"):
+        found = [run(x).numpy() for _ in range(3)]
+    for got in found:
+        np.testing.assert_allclose(got, special.erf(VALUES * 2.0) + 1.0, rtol=1e-12)
+    assert router.report().fallbacks == {("erf", router[0], router[1]): 3}
+
+    strict = routed(WithoutErf(Device("narrow")), "numpy", lacking="error", name="strict")
+    with pytest.raises(BackendError, match=r"lacks it for.*numpy.* has it"):
+        compile(function)(it.asarray(VALUES, device=strict[0])).numpy()

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import explain
+from ingle.fusion import compile, explain
 
 pytest.importorskip("ingle_cpu")
 
@@ -17,3 +20,22 @@ def test_a_norm_is_one_kernel(rows: int) -> None:
     x = it.ones((rows, 1, 48), dtype="bfloat16", device="cpu")
     (step,) = explain(lambda x, w: it.rms_norm(x, (48,), w), x, w, runs=0).steps
     assert {"sum", "rsqrt", "multiply"} <= set(step.operations) | set(step.again)
+
+
+TURNED = {
+    "a map": lambda a, b: it.exp(a) * 2.0 + it.permute_dims(it.exp(b) * 3.0, (1, 0)),
+    "a row's sum": lambda a, b: it.sum(it.exp(a) + it.permute_dims(it.exp(b), (1, 0)), axis=1),
+    "a product": lambda a, b: a @ b + it.permute_dims(it.exp(a), (1, 0)),
+    "a product turned": lambda a, b: (a @ b) * it.permute_dims(it.exp(b @ a), (1, 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", TURNED)
+def test_loops_that_meet_turned_are_not_one(name: str, dtype: str) -> None:
+    """Squares have the same loops either way: only where their elements are read tells."""
+    function: Callable[..., it.Tensor] = TURNED[name]
+    a, b = np.random.default_rng(0).uniform(0.2, 1.0, (2, 8, 8)).astype(dtype)
+    want = function(*[it.asarray(x, device="numpy") for x in (a, b)]).numpy()
+    got = compile(function)(*[it.asarray(x, device="cpu") for x in (a, b)]).numpy()
+    np.testing.assert_allclose(got, want, rtol=1e-5)
