@@ -58,8 +58,13 @@ def test_small_strides_are_known_along_the_lanes() -> None:
     strided = tuple([o._replace(lane="strided") for o in nest.operands])
     nest = with_strides(nest._replace(operands=strided), [(512, 2), (0, 3), (512, -2)])
     assert [o.apart for o in nest.operands] == [2, 3, 0]
-    nest = with_strides(nest, [(512, 4), (0, 5), (512, 1)])
+    nest = with_strides(nest, [(512, 4), (0, 9), (512, 1)])
     assert [o.apart for o in nest.operands] == [4, 0, 0]
+    wide = with_strides(
+        nest._replace(operands=(Operand("float64", lane="strided"),) * 3),
+        [(512, 4), (0, 5), (8, 8)],
+    )
+    assert [o.apart for o in wide.operands] == [4, 0, 0], "few of them lie in a cache line"
     outer = nest._replace(lanes="outer", operands=strided)
     assert with_strides(outer, [(2, 512)] * 3) == outer
 

@@ -54,8 +54,8 @@ COLUMNS, NARROW, WIDE = 1024, 128, 4096
 """Columns in a unit of work of a nest whose lanes run along an outer axis: `COLUMNS` of at least
 `WIDE`, `NARROW` of fewer."""
 MAX_OUTER = 6
-MOST_APART = 4
-"""Elements from one to the next of an operand up to which vectors of neighbours are read."""
+MOST_APART, APART_BYTES = 8, 32
+"""Elements, and bytes, from one to the next of an operand up to which neighbours are read."""
 SHORT = 32
 """Elements up to which a row may stay in registers: no more than there are partial results."""
 
@@ -69,8 +69,8 @@ class Operand(NamedTuple):
         lane: its stride along the axis of the lanes: `"unit"` (1), `"zero"` or `"strided"` (any).
         row_base: the number of a value of the first stage, a `Row`: by so many elements rows of the
             operand begin further on.
-        apart: a strided one's stride where it is from 2 to `MOST_APART`, so that as many vectors of
-            neighbours hold its elements; else 0.
+        apart: a strided one's stride where it is small, from 2 to `MOST_APART`, so that as many
+            vectors of neighbours hold its elements; else 0.
         backward: whether a strided one's stride is -1, which serves one, turned round.
         alike: an operand before this one, whose strides along the outer axes are the same, so that
             rows begin as far from its place.

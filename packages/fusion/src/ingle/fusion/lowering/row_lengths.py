@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..kernel.code import SIZES
-from ..kernel.nest import MOST_APART, SHORT, Nest, Row, block_elements, is_flat
+from ..kernel.nest import APART_BYTES, MOST_APART, SHORT, Nest, Row, block_elements, is_flat
 
 LONG = 256
 """Elements from which on a row is long."""
@@ -48,7 +48,8 @@ def with_strides(nest: Nest, strides: Sequence[Sequence[int]]) -> Nest:
     for k, (operand, steps) in enumerate(zip(nest.operands, strides, strict=True)):
         alike = first.setdefault(tuple(steps[:-1]), k) if nest.outer else k
         strided = operand.lane == "strided"
-        apart = next((n for n in range(2, MOST_APART + 1) if strided and steps[-1] == n), 0)
+        most = min(MOST_APART, APART_BYTES // SIZES[operand.dtype]) if strided else 0
+        apart = next((n for n in range(2, most + 1) if steps[-1] == n), 0)
         backward = strided and not apart and steps[-1] == -1
         same = None if alike == k else alike
         operands.append(operand._replace(apart=apart, backward=backward, alike=same))

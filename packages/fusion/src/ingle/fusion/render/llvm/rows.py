@@ -297,12 +297,17 @@ class NestRenderer:
             return w.splat("x", scalar_type(operand.dtype), one, lanes)
         if operand.lane == "strided":
             place = self.ahead(k, pointer, ahead)
-            if operand.apart and (mask is None or self.target.masks):
+            if self._by_neighbours(k) and (mask is None or self.target.masks):
                 return every_nth.load(self.vector, operand.dtype, operand.apart, place, mask)
             if operand.backward and (mask is None or self.target.masks):
                 return backward.load(self.vector, operand.dtype, place, mask)
             return self.vector.gather(operand.dtype, self.spread(k, place), mask)
         return self.load_run(k, pointer, mask, ahead)
+
+    def _by_neighbours(self, k: int) -> bool:
+        """Whether vectors of neighbours hold a strided operand's lanes, and not too many of them:
+        of few lanes each, they take longer than an access for each lane."""
+        return 0 < self.nest.operands[k].apart <= max(4, self.lanes // 2)
 
     def load_run(self, k: int, pointer: str, mask: str | None, ahead: int) -> str:
         """Loads neighbouring elements of operand `k`; the arguments are those of `load_lanes`."""
@@ -327,7 +332,7 @@ class NestRenderer:
         value = self.vector.as_memory(operand.dtype, value)
         place = self.ahead(k, pointer, ahead)
         vector = vector_type(kind, lanes)
-        if lanes > 1 and operand.apart and self.target.masks:
+        if lanes > 1 and self._by_neighbours(k) and self.target.masks:
             every_nth.store(self.vector, operand.dtype, operand.apart, place, value, mask)
         elif lanes > 1 and operand.backward and (mask is None or self.target.masks):
             backward.store(self.vector, operand.dtype, place, value, mask)
