@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -83,3 +84,18 @@ def test_no_call_takes_another_type(backend: Any, kind: str, value: str, want: f
 def test_what_is_wrong_is_told_with_its_source(backend: Any) -> None:
     with pytest.raises(BackendError, match="nothing_of_the_kind"):
         backend.compile_source(BY_HAND.format(kind="int", value="nothing_of_the_kind(1)"), "x")
+
+
+def test_what_a_compiler_remarks_is_no_warning(backend: Any, monkeypatch: Any) -> None:
+    """Else where warnings are errors no kernel is built by a driver that remarks on each."""
+    import pyopencl as cl
+
+    build = cl.Program.build
+
+    def remarking(program: Any, *args: Any, **options: Any) -> Any:
+        warnings.warn("Non-empty compiler output encountered.", cl.CompilerWarning, stacklevel=2)
+        return build(program, *args, **options)
+
+    monkeypatch.setattr(cl.Program, "build", remarking)
+    kernel = backend.compile_source(BY_HAND.format(kind="int", value="7"), "by_hand")
+    assert stored_by(backend, kernel, "int32") == 7

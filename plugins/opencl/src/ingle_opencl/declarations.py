@@ -9,6 +9,7 @@ write its errors to the terminal.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -113,5 +114,8 @@ class Programs:
         import pyopencl as cl
 
         program = cl.Program(self._context, source)
-        # The drivers keep binaries themselves; False keeps pyopencl from doing so, too.
-        return program.build(options=options, cache_dir=False)  # type: ignore[arg-type]
+        with warnings.catch_warnings():
+            # NVIDIA's compiler remarks on source that is generated, which nobody can change.
+            warnings.simplefilter("ignore", cl.CompilerWarning)
+            # The drivers keep binaries themselves; False keeps pyopencl from doing so, too.
+            return program.build(options=options, cache_dir=False)  # type: ignore[arg-type]
