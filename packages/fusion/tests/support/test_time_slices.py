@@ -84,6 +84,34 @@ class TestSlices:
         thread.join(10)
         assert not thread.is_alive()
 
+    @pytest.fixture
+    def half_done(self, monkeypatch):
+        monkeypatch.setattr(time_slices, "_half_done", time_slices._HalfDone())
+
+    @pytest.mark.usefixtures("half_done")
+    def test_few_are_half_done_at_a_time(self):
+        before = set(threading.enumerate())
+        works = [TimeSlices(counting(10)) for _ in range(time_slices.MOST)]
+        for work in works:
+            assert work.advance(2) is None
+        new = TimeSlices(counting(10))
+        assert new.advance(100) is None
+        assert new.count == 0
+        assert len(set(threading.enumerate()) - before) == len(works)
+        attempts = [new.advance(100) for _ in range(time_slices.PASSED)]
+        assert attempts[-1] == 10
+        assert [work.lost for work in works] == [True] + [False] * (len(works) - 1)
+        assert works[1].advance(100) == 10
+        for work in works:
+            work.cancel()
+
+    @pytest.mark.usefixtures("half_done")
+    def test_those_that_take_turns_are_all_done(self):
+        works = [TimeSlices(counting(10)) for _ in range(3 * time_slices.MOST)]
+        for _ in range(12):
+            found = [work.advance(4) for work in works]
+        assert found == [10] * len(works)
+
     def test_go_on_after_an_interrupt(self):
         """Ctrl-C comes to who waits; the slice ends by itself."""
 
@@ -464,3 +492,22 @@ def test_who_waits_for_long_is_told_for_what(monkeypatch, capsys):
     with WaitNotice(1).watched():
         tick("grouping")
     assert not capsys.readouterr().err
+
+
+def test_logs_that_come_twice_leave_few_threads(monkeypatch):
+    monkeypatch.setattr(time_slices, "_half_done", time_slices._HalfDone())
+    monkeypatch.setattr(time_slices, "MOST", 3)
+    functions = [it.sin, it.cos, it.tanh, it.exp]
+    x = it.asarray(np.linspace(-1.0, 1.0, 64, dtype=np.float32).reshape(8, 8))
+
+    def walk(number):
+        y = x
+        for step in range(60):
+            y = it.softmax(functions[(number >> step % 5) + step & 3](y), axis=step & 1)
+        return it.sum(y * x).item()
+
+    before = set(threading.enumerate())
+    results = [[walk(number) for _ in range(2)] for number in range(12)]
+    waiting = [t for t in set(threading.enumerate()) - before if t.name == "ingle-plan"]
+    assert 0 < len(waiting) <= 3
+    assert all(first == second for first, second in results)

@@ -7,7 +7,6 @@ import warnings
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
-from weakref import finalize
 
 from ingle.tensor.contract import Handle
 from ingle.tensor.interruptions import is_from_outside
@@ -286,7 +285,7 @@ class GraphPlans:
                     self._passing, self.alike,
                 )  # fmt: skip
                 self._slices = TimeSlices(work)
-                finalize(self, self._slices.cancel).atexit = False
+                self._slices.end_with(self)
             try:
                 steps = slices * max(SLICE * parts_of(self._graph), LEAST_SLICE)
                 plan = self._slices.advance(steps * (1 + self._slices.count / LATER))

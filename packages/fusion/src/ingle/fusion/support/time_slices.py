@@ -17,10 +17,12 @@ import sys
 import threading
 import time
 import weakref
+from collections import OrderedDict
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from ingle.tensor.blocks import block
+from ingle.tensor.locks import renewed
 
 from .gc_pauses import uncollected
 from .switching import switching
@@ -32,6 +34,10 @@ BESIDE = 8
 """The part of the compilation of a kernel that needs the interpreter: one in so many."""
 OFTEN = 64
 """Steps between two looks at the clock."""
+MOST = 32
+"""Works that may be half done, each of which keeps a thread."""
+PASSED = 4 * MOST
+"""Slices of others after which a work that none was asked for gives its place to a new one."""
 
 T = TypeVar("T")
 
@@ -128,12 +134,21 @@ class TimeSlices(Generic[T]):
         self._cancelled = False
         self._found: list[T] = []
         self._error: BaseException | None = None
+        self._end: weakref.finalize[Any, Any] | None = None
         _all.add(self)
 
     @property
     def lost(self) -> bool:
-        """Whether its thread is gone: it was begun in the process that this one is a copy of."""
-        return self._thread is not None and not self._thread.is_alive() and not self._is_done()
+        """Whether it has to be begun anew: it was cancelled, or its thread is gone, since it was
+        begun in the process that this one is a copy of."""
+        if self._is_done():
+            return False
+        return self._cancelled or (self._thread is not None and not self._thread.is_alive())
+
+    def end_with(self, owner: object) -> None:
+        """Cancels it when an object is gone, which nobody else can ask for the result."""
+        self._end = weakref.finalize(owner, self.cancel)
+        self._end.atexit = False
 
     @property
     def failed(self) -> bool:
@@ -146,14 +161,18 @@ class TimeSlices(Generic[T]):
     def advance(self, steps: float) -> T | None:
         """Goes on by so many steps; the result if that is all there was to do.
 
+        It does not begin while too many others are half done.
+
         Raises:
             BaseException: what the work raised.
         """
+        if not self._is_done() and not _half_done.take(self):
+            return None
         with self._condition:
             if not self._is_done():
                 self._left = steps
                 self.count += 1
-            if not self._is_done() and not self._away:
+            if not (self._is_done() or self._away or self._cancelled):
                 self._mine = True
                 if self._thread is None:
                     self._thread = threading.Thread(
@@ -183,6 +202,9 @@ class TimeSlices(Generic[T]):
             self._error = error
         finally:
             _turn.slices = None
+            _half_done.leave(self)
+            if self._end is not None:
+                self._end.detach()
             with self._condition:
                 self._come_back()
                 self._mine = False
@@ -225,10 +247,51 @@ class TimeSlices(Generic[T]):
         self._mine = self._away = False
 
 
+class _HalfDone:
+    """The works that have threads, the one that has waited longest first.
+
+    A program may come to many logs a few times each. Without a bound each would leave a thread; and
+    if new works took the places of old ones at once, those that take turns would never be done.
+    """
+
+    def __init__(self) -> None:
+        self._lock = renewed(self, "_lock")
+        self._slices = 0
+        self._last: OrderedDict[TimeSlices[Any], int] = OrderedDict()
+
+    def take(self, work: TimeSlices[Any]) -> bool:
+        """Whether a work may have a slice, and with it a place."""
+        passed: TimeSlices[Any] | None = None
+        with self._lock:
+            self._slices += 1
+            if work not in self._last and len(self._last) >= MOST:
+                oldest, last = next(iter(self._last.items()))
+                if self._slices - last <= PASSED:
+                    return False
+                passed = oldest
+                del self._last[oldest]
+            self._last[work] = self._slices
+            self._last.move_to_end(work)
+        if passed is not None:
+            passed.cancel()
+        return True
+
+    def leave(self, work: TimeSlices[Any]) -> None:
+        """A work is done, or cancelled."""
+        with self._lock:
+            self._last.pop(work, None)
+
+    def clear(self) -> None:
+        """In a forked child: the threads are gone."""
+        self._last.clear()
+
+
+_half_done = _HalfDone()
 _all: weakref.WeakSet[TimeSlices[Any]] = weakref.WeakSet()
 
 
 def _renew() -> None:
+    _half_done.clear()
     for slices in list(_all):
         slices.renew()
 
