@@ -166,7 +166,7 @@ class TimeSlices(Generic[T]):
         Raises:
             BaseException: what the work raised.
         """
-        if not self._is_done() and not _half_done.take(self):
+        if not self._is_done() and not _half_done.admits(self):
             return None
         with self._condition:
             if not self._is_done():
@@ -259,7 +259,7 @@ class _HalfDone:
         self._slices = 0
         self._last: OrderedDict[TimeSlices[Any], int] = OrderedDict()
 
-    def take(self, work: TimeSlices[Any]) -> bool:
+    def admits(self, work: TimeSlices[Any]) -> bool:
         """Whether a work may have a slice, and with it a place."""
         passed: TimeSlices[Any] | None = None
         with self._lock:
