@@ -127,3 +127,16 @@ def test_an_operation_that_fails_by_itself_is_what_is_told(monkeypatch):
         warnings.simplefilter("error", PlanWarning)
         with pytest.raises(it.errors.IngleError, match="inv"):
             f(it.ones((3, 3))).numpy()
+
+
+def test_an_operation_alone_raises_what_is_wrong_with_its_plan(monkeypatch):
+    """Its plan is how it runs: without one it would ask for the same plan for ever."""
+
+    def fails(*_args: object) -> object:
+        raise KeyError("%7")
+
+    x = it.asarray(np.linspace(0, 1, 37, dtype=np.float32).reshape(1, 37, 1))
+    monkeypatch.setattr(pipeline, "kernel_sequence", fails)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="%7"):
+            compile(lambda x: it.sum(x, axis=1))(x).numpy()
