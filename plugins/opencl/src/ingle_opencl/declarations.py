@@ -9,6 +9,7 @@ write its errors to the terminal.
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -113,9 +114,11 @@ class Programs:
     def _build(self, source: str, options: list[str]) -> Any:
         import pyopencl as cl
 
-        program = cl.Program(self._context, source)
-        with warnings.catch_warnings():
-            # NVIDIA's compiler remarks on source that is generated, which nobody can change.
+        if "PYOPENCL_COMPILER_OUTPUT" not in os.environ:
+            # What a compiler says of a kernel that it has built is for whoever asks for it there.
+            # Some have a word on most: a warning for users, and no kernel where that is an error.
+            # (Not for this call alone: that would set the filters of other threads as well.)
             warnings.simplefilter("ignore", cl.CompilerWarning)
-            # The drivers keep binaries themselves; False keeps pyopencl from doing so, too.
-            return program.build(options=options, cache_dir=False)  # type: ignore[arg-type]
+        program = cl.Program(self._context, source)
+        # The drivers keep binaries themselves; False keeps pyopencl from doing so, too.
+        return program.build(options=options, cache_dir=False)  # type: ignore[arg-type]
