@@ -123,6 +123,7 @@ def test_a_transaction_of_a_generator_lands_whoever_goes_on_with_it():
 FINALIZERS = """
 import gc, sys
 from contextvars import ContextVar
+import numpy as np
 import ingle.tensor as it
 from ingle.tensor.blocks import call_holding, holding
 
@@ -140,11 +141,16 @@ class Dying:
             for variable in variables[:200]:
                 with holding(variable, [0]):
                     pass
+            with np.errstate(divide="raise"):
+                pass
 
 def inside(way, variable):
     if way == "held":
         with holding(variable, [1]):
             assert variable.get() == [1]
+    elif way == "another's":
+        with np.errstate(over="raise"):
+            variable.reset(variable.set([1]))
     elif way == "called":
         assert call_holding(variable, [1], variable.get) == [1]
     else:
@@ -165,7 +171,7 @@ print("well")
 """
 
 
-@pytest.mark.parametrize("way", ["held", "called", "transaction"])
+@pytest.mark.parametrize("way", ["held", "called", "transaction", "another's"])
 def test_a_finalizer_may_set_variables_while_one_is_set(way):
     """The collector runs in the middle of `ContextVar.set` up to Python 3.11."""
     command = [sys.executable, "-X", "faulthandler", "-c", FINALIZERS, way]

@@ -8,18 +8,16 @@ are C functions that go on with a generator, which stands inside of its own `try
 
 `finally` begins with one call of a C function for the same reason: what is raised after that call
 finds the state restored, and nothing can be raised before it. Several states are several blocks.
-
-Up to Python 3.11 the collector may run while a context variable is set, and a finalizer that sets
-another one then frees the table that is being copied. So a copy of the context, which shares the
-table, is held meanwhile: it takes no longer than a call.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextvars import Context, ContextVar, copy_context
+from contextvars import ContextVar
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
+
+from .kept_contexts import idle, kept
 
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -155,37 +153,27 @@ def call_holding(
     >>> call_holding(depth, 2, depth.get), depth.get()
     (2, 0)
     """
+    if kept and idle:
+        kept.clear()
     before = variable.get()
-    held: list[Context] = []
     try:
-        held.append(copy_context())
         variable.set(value)
-        held.clear()
         return function(*args, **kwargs)
     finally:
-        try:
-            held.append(copy_context())
-        finally:
-            variable.set(before)
-            held.clear()
+        variable.set(before)
 
 
 def while_set(variable: ContextVar[Any], value: T) -> Generator[T, Any, None]:
     """A part of a generator that a block goes on with: a context variable has the value until the
     block ends."""
+    if kept and idle:
+        kept.clear()
     before = variable.get()
-    held: list[Context] = []
     try:
-        held.append(copy_context())
         variable.set(value)
-        held.clear()
         yield value
     finally:
-        try:
-            held.append(copy_context())
-        finally:
-            variable.set(before)
-            held.clear()
+        variable.set(before)
 
 
 def _held(variable: ContextVar[T], value: T) -> Generator[Any, Any, None]:
