@@ -119,5 +119,7 @@ def test_products_refuse(call: Any, error: type, match: str) -> None:
 @pytest.mark.parametrize(("a", "b"), [((3,), (3, 2)), ((2, 3), (3,)), ((3,), (3,)), ((), (3, 2))])
 def test_integer_products_take_matrices(a: Any, b: Any) -> None:
     x, y = it.ones(a, dtype=it.int8), it.ones(b, dtype=it.uint8)
-    with pytest.raises(ShapeError, match=r"matmul_integer: needs at least two axes each.* reshape"):
+    with pytest.raises(
+        ShapeError, match=r"matmul_integer: x1 and x2 need at least two axes.* reshape"
+    ):
         it.matmul_integer(x, y)

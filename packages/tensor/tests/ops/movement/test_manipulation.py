@@ -301,3 +301,11 @@ def test_pad_refuses() -> None:
     assert it.pad(it.ones(1, dtype=bool), 1).tolist() == [False, True, False]
     with pytest.raises(DTypeError, match=r"value=0\.5 does not fit the dtype int64"):
         it.pad(it.arange(3), 1, value=0.5)
+
+
+@pytest.mark.parametrize("far", [1 << 63, -(1 << 70)])
+def test_indices_of_triangles_of_any_offset(far: int) -> None:
+    all_, none = it.tril_indices(2, 3, offset=2), it.tril_indices(2, 3, offset=-2)
+    lower, upper = it.tril_indices(2, 3, offset=far), it.triu_indices(2, 3, offset=far)
+    assert lower.tolist() == (all_ if far > 0 else none).tolist()
+    assert upper.tolist() == (none if far > 0 else all_).tolist()

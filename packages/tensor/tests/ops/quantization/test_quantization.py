@@ -387,3 +387,11 @@ def per_channel(x):
 def test_wrong_calls(call, error, message):
     with pytest.raises(error, match=message):
         call(it.asarray(numbers((4, 6))))
+
+
+def test_a_zero_point_has_the_blocks_of_the_scale() -> None:
+    codes, zero = it.zeros((2, 8), dtype="int8"), it.zeros((2, 8), dtype="int32")
+    with pytest.raises(ShapeError, match=r"dequantize: .*scale.*zero_point"):
+        it.dequantize(codes, it.ones((2, 4)), zero)
+    with pytest.raises(ShapeError, match=r"quantized_linear: .*scale.*zero_point"):
+        it.quantized_linear(it.ones((1, 8)), codes, it.ones((2, 4)), zero, dtype="int8")

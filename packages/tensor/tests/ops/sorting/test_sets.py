@@ -111,3 +111,10 @@ def test_diff_with_more_at_the_ends() -> None:
 def test_refusals(call: Any, error: type, match: str) -> None:
     with pytest.raises(error, match=match):
         call(it.ones((2, 3)))
+
+
+def test_isin_takes_scalars_of_numpy_on_either_side() -> None:
+    x = it.asarray([1, 4, 2])
+    assert it.isin(x, np.int32(4)).tolist() == [False, True, False]
+    assert it.isin(np.int16(4), x).item() is True
+    assert it.isin(x.astype("float32"), np.float32(2.0)).tolist() == [False, False, True]

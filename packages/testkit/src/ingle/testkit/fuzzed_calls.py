@@ -33,6 +33,9 @@ FAR = 99
 HUGE = 1 << 63
 """A size that no memory has."""
 
+ANYWHERE = ("depend",)
+"""Operations with operands on any devices: `depend` only wants the second one to be there."""
+
 EXPECTED = re.compile(
     r"\b(must|needs?|expected|only|cannot|do not|does not|has axes|have axes|differ|different|"
     r"is none of|takes|out of range|larger than|up to|at least|for indices|leave|use|give|"
@@ -130,7 +133,7 @@ def _mistakes_of(case: Case, rng: np.random.Generator) -> Iterator[Mistake]:
         name = _owner(arguments, number)
         yield from _as_stranger(case, number, name)
         yield from _as_other_array(case, number, name, rng)
-        if len(arrays) > 1:
+        if len(arrays) > 1 and case.operation.name not in ANYWHERE:
             yield replace(
                 _same(case), what=f"{name} on another device", argument=name, certain=True,
                 elsewhere=number, related=True, got=("",),

@@ -45,7 +45,9 @@ def _systems(draw: Draw) -> Iterator[Sample]:
 
 def _solved(packed: Any, pivots: Any, x2: Any, *, adjoint: bool = False) -> Any:
     lower = np.tril(packed, -1) + np.eye(packed.shape[-1])
-    x1 = lower @ np.triu(packed)
+    lead = np.broadcast_shapes(packed.shape[:-2], pivots.shape[:-1])
+    x1 = np.broadcast_to(lower @ np.triu(packed), (*lead, *packed.shape[-2:])).copy()
+    pivots = np.broadcast_to(pivots, (*lead, pivots.shape[-1]))
     for place in np.ndindex(x1.shape[:-2]):
         for i in reversed(range(x1.shape[-1])):
             j = pivots[place][i]

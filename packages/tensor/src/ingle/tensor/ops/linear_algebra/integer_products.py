@@ -60,7 +60,7 @@ def _rule(x1: Aval, x2: Aval) -> Aval:
             )
     if len(x1.shape) < 2 or len(x2.shape) < 2:
         raise ShapeError(
-            f"matmul_integer: needs at least two axes each, got {x1.shape} and {x2.shape}; "
+            f"matmul_integer: x1 and x2 need at least two axes, got {x1.shape} and {x2.shape}; "
             "reshape a vector to (1, n) or (n, 1)"
         )
     if x1.shape[-1] != x2.shape[-2]:

@@ -202,8 +202,9 @@ def _indices(
     *, lower: bool,
 ) -> Tensor:  # fmt: skip
     shape = matrix_shape(name, n_rows, n_cols)
-    k = as_int(offset, name, "offset")
     rows, columns = shape
+    # Diagonals further out have no elements either.
+    k = max(-rows - 1, min(as_int(offset, name, "offset"), columns))
     # On the host: the numbers follow from the sizes alone.
     ends = np.clip(np.arange(rows) + (k + 1 if lower else k), 0, columns)
     first, counts = (0 * ends, ends) if lower else (ends, columns - ends)

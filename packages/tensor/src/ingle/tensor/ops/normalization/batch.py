@@ -163,7 +163,7 @@ def batch_norm_training(
     shape = handle_of(x, "batch_norm_training").shape
     if shape[0] * math.prod(shape[2:]) < 2:
         raise ShapeError(
-            f"batch_norm_training: each channel needs more than one value, got shape {shape}; "
+            f"batch_norm_training: x needs more than one value for each channel, got {shape}; "
             "use a larger batch, or eval mode"
         )
     op = BATCH_NORM_TRAINING.op(eps=checked_eps("batch_norm", eps))

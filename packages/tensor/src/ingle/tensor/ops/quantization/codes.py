@@ -131,6 +131,7 @@ def dequantize(values: TensorLike, scale: Operand, zero_point: Operand | None = 
         raise DTypeError(f"dequantize: values must be integers or float8, got {codes.dtype}")
     factor = _scale("dequantize", scale, codes)
     zero = _zero_point("dequantize", zero_point, codes.shape)
+    broadcast_shapes("dequantize", factor.shape, zero.shape, arguments=("scale", "zero_point"))
     return run(_DEQUANTIZE, (codes, factor, zero))[0]
 
 

@@ -15,7 +15,7 @@ from ...errors import DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
-from .._rules import dtype_argument
+from .._rules import broadcast_shapes, dtype_argument
 from ..elementwise.cast import astype
 from ..movement.shapes import reshape
 from ..neural.linear import linear
@@ -88,8 +88,7 @@ def _rule(x: Aval, codes: Aval, scale: Aval, zero_point: Aval, *, dtype: DType) 
     if codes.dtype is not held:
         how = "quantize makes them" if dtype.bits == 8 else "pack makes such bytes of them"
         raise DTypeError(
-            f"{NAME}: codes of {dtype} are kept in {held}, got {codes.dtype}; {how}, and dtype= "
-            "says of what"
+            f"{NAME}: codes of dtype={dtype.name!r} must be {held}, got {codes.dtype}; {how}"
         )
     if not x.shape or len(codes.shape) != 2:
         raise ShapeError(
@@ -105,6 +104,7 @@ def _rule(x: Aval, codes: Aval, scale: Aval, zero_point: Aval, *, dtype: DType) 
         )
     check_blocks(NAME, "scale", scale.shape, (outs, width))
     check_blocks(NAME, "zero_point", zero_point.shape, (outs, width))
+    broadcast_shapes(NAME, scale.shape, zero_point.shape, arguments=("scale", "zero_point"))
     if not zero_point.dtype.is_integer:
         raise DTypeError(
             f"{NAME}: zero_point must be integers, got {zero_point.dtype}; cast it first"

@@ -151,7 +151,9 @@ def gradient(
                 f"{name}: edge_order={edge_order} needs at least {edge_order + 1} elements along "
                 f"axis {a}, got shape {values.shape}"
             )
-    gaps = [_gaps(values, a, s) for a, s in zip(axes, _spacings(spacing, axes), strict=True)]
+    gaps = [
+        _gaps(values, a, s) for a, s in zip(axes, _spacings(spacing, axes, values), strict=True)
+    ]
     return [_slopes(values, a, gap, edge_order) for a, gap in zip(axes, gaps, strict=True)]
 
 
@@ -172,7 +174,7 @@ def _along_axis(x: Tensor, ndim: int, axis: int) -> Tensor:
     return reshape(x, tuple(-1 if i == axis else 1 for i in range(ndim)))
 
 
-def _spacings(spacing: Any, axes: tuple[int, ...]) -> list[Any]:
+def _spacings(spacing: Any, axes: tuple[int, ...], x: Tensor) -> list[Any]:
     if isinstance(spacing, (int, float)) and not isinstance(spacing, bool):
         return [spacing] * len(axes)
     if _is_tensor(spacing):
@@ -180,7 +182,7 @@ def _spacings(spacing: Any, axes: tuple[int, ...]) -> list[Any]:
     if not isinstance(spacing, (list, tuple)) or len(spacing) != len(axes):
         raise ArgumentError(
             f"gradient: spacing must be a number, or have one entry for each of the axes {axes}, "
-            f"got {shown(spacing)}"
+            f"got {shown(spacing)} for x of shape {x.shape}"
         )
     return list(spacing)
 

@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ...contract import Aval
-from ...dispatch import Operand, TensorLike, handle_of, promote, refuse_storage, run, wrap
+from ...dispatch import (
+    Operand,
+    TensorLike,
+    as_number,
+    handle_of,
+    promote,
+    refuse_storage,
+    run,
+    wrap,
+)
 from ...dtypes import DType, bool_, int64
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
@@ -202,6 +211,7 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
     >>> it.isin(it.asarray([[1, 2], [3, 4]]), it.asarray([4, 2, 9])).tolist()
     [[False, True], [False, True]]
     """
+    x1, x2 = as_number(x1), as_number(x2)
     dtype = promote("isin", ("x1", x1), ("x2", x2))[0].dtype
     refuse_storage("isin", "x1", dtype)
     x, known = (_flat(v, dtype, (x1, x2)) for v in (x1, x2))
