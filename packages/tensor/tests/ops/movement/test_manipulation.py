@@ -309,3 +309,10 @@ def test_indices_of_triangles_of_any_offset(far: int) -> None:
     lower, upper = it.tril_indices(2, 3, offset=far), it.triu_indices(2, 3, offset=far)
     assert lower.tolist() == (all_ if far > 0 else none).tolist()
     assert upper.tolist() == (none if far > 0 else all_).tolist()
+
+
+@pytest.mark.parametrize("device", ["numpy", "cpu"])
+def test_an_index_outside_is_told_by_the_name_that_was_called(device: str) -> None:
+    rows, columns = (it.asarray(i, device=device) for i in ([0, 1], [5, 2]))
+    with pytest.raises(OutOfRangeError, match="ravel_multi_index: the indices hold 5, but axis 1"):
+        it.ravel_multi_index((rows, columns), (2, 3)).numpy()

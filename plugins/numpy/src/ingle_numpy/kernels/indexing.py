@@ -10,6 +10,7 @@ import numpy as np
 
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
+from ingle.tensor.ops.indexing.linear_index import NAME
 
 from .blocks import row_blocks
 from .elementwise import is_half
@@ -18,15 +19,15 @@ from .movement import slices
 Array = np.ndarray[Any, Any]
 
 
-def checked_indices(op: Op, indices: Array, size: int, axis: int) -> Array:
-    """Indices as NumPy's own index type in [0, size)."""
+def checked_indices(op: Op, indices: Array, size: int, axis: int, name: str = "") -> Array:
+    """Indices as NumPy's own index type in [0, size); errors name the operation, or `name`."""
     if not indices.size:
         return indices.astype(np.intp)
     low, high = int(indices.min()), int(indices.max())
     if low < -size or high >= size:
         valid = f"valid are {-size} to {size - 1}" if size else "it has no elements"
         raise OutOfRangeError(
-            f"{op.operation.name}: the indices hold {high if high >= size else low}, "
+            f"{name or op.operation.name}: the indices hold {high if high >= size else low}, "
             f"but axis {axis} has size {size}: {valid}"
         )
     whole = indices.astype(np.intp, copy=False)
@@ -48,7 +49,7 @@ def _ravel_index(op: Op, *indices: Array) -> Any:
     for index, size, axis in zip(
         indices, op.attributes["sizes"], op.attributes["axes"], strict=True
     ):
-        total = total * size + checked_indices(op, index, size, axis)
+        total = total * size + checked_indices(op, index, size, axis, NAME)
     return np.asarray(total, np.int64)
 
 

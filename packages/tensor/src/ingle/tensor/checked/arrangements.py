@@ -150,14 +150,6 @@ def _positions(draw: Draw) -> Iterator[Sample]:
 _moves(ops.unravel_index, _positions, np.unravel_index, differentiable=False)
 
 
-def _indices(draw: Draw) -> Iterator[Sample]:
-    indices = (draw.integers((3,), 2), draw.integers((2, 1), 3))
-    yield Sample((indices, (2, 3)), gradient=False, exact=True)
-
-
-_moves(ops.ravel_multi_index, _indices, np.ravel_multi_index, differentiable=False)
-
-
 def _two(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_inexact:
         n, a, b, o = draw.shape((2, 3, 5, 2))

@@ -146,6 +146,7 @@ from .images.pixel_shuffling import pixel_shuffle as pixel_shuffle
 from .images.pixel_shuffling import pixel_unshuffle as pixel_unshuffle
 from .indexing.gathering import take as take
 from .indexing.gathering import take_along_axis as take_along_axis
+from .indexing.linear_index import ravel_multi_index as ravel_multi_index
 from .indexing.nonzero import nonzero as nonzero
 from .indexing.one_hot import one_hot as one_hot
 from .indexing.scatter_reductions import put_along_axis as put_along_axis
@@ -197,7 +198,6 @@ from .movement.axes import swapaxes as swapaxes
 from .movement.combining import bilinear as bilinear
 from .movement.combining import cartesian_prod as cartesian_prod
 from .movement.combining import combinations as combinations
-from .movement.combining import ravel_multi_index as ravel_multi_index
 from .movement.combining import unravel_index as unravel_index
 from .movement.diagonals import block_diag as block_diag
 from .movement.diagonals import diag as diag

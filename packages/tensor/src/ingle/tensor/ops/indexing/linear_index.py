@@ -11,13 +11,17 @@ import numpy as np
 from ...contract import Aval, Shape
 from ...dispatch import TensorLike, cast_handle, handle_of, run
 from ...dtypes import int64
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, OperandError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
+from .._guarding import guarded
 from .._rules import as_shape, broadcast_shapes
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+
+NAME = "ravel_multi_index"
+"""What people know it by; it also serves other operations that index."""
 
 
 def ravel_index(
@@ -38,25 +42,50 @@ def ravel_index(
     >>> ravel_index([it.asarray([0, 1]), it.asarray([2, -1])], (2, 3)).tolist()
     [2, 5]
     """
-    lengths = as_shape(sizes, "ravel_index", "sizes")
+    lengths = as_shape(sizes, NAME, "sizes")
     if not len(indices) == len(lengths) > 0:
         raise ShapeError(
-            f"ravel_index: indices must have a tensor for each of sizes={lengths}, got "
-            f"{len(indices)}"
+            f"{NAME}: indices must have a tensor for each of sizes={lengths}, got {len(indices)}"
         )
-    handles = [handle_of(x, "ravel_index", f"indices[{i}]") for i, x in enumerate(indices)]
+    handles = [handle_of(x, NAME, f"indices[{i}]") for i, x in enumerate(indices)]
     for i, h in enumerate(handles):
         if not h.dtype.is_integer:
-            raise DTypeError(f"ravel_index: indices[{i}] must be integers, got {h.dtype}; cast it")
+            raise DTypeError(f"{NAME}: indices[{i}] must be integers, got {h.dtype}; cast it")
     handles = [cast_handle(h, int64) for h in handles]
     numbers = tuple(range(len(lengths)) if axes is None else axes)
     return run(RAVEL_INDEX.op(sizes=lengths, axes=numbers), handles)[0]
 
 
+@guarded
+def ravel_multi_index(indices: Sequence[TensorLike], shape: Sequence[int], /) -> Tensor:
+    """The positions in the row-major order of a shape that indices of its axes point to.
+
+    Args:
+        indices: an integer tensor for each axis; they broadcast. Negative ones count from the end.
+            One that lies outside has a position outside of all, which a gather refuses.
+        shape: the sizes of the axes.
+
+    Returns:
+        int64 positions.
+
+    Raises:
+        OperandError: `indices` is no list or tuple.
+
+    >>> import ingle.tensor as it
+    >>> it.ravel_multi_index((it.asarray([0, 1]), it.asarray([1, 2])), (2, 3)).tolist()
+    [1, 5]
+    """
+    if not isinstance(indices, (list, tuple)):
+        raise OperandError(
+            f"ravel_multi_index: indices must be a list of tensors, got {type(indices).__name__}"
+        )
+    return ravel_index(indices, shape)
+
+
 def _rule(*indices: Aval, sizes: Shape, axes: Shape) -> Aval:
     names = [f"indices[{i}]" for i in range(len(indices))]
     shapes = [i.shape for i in indices]
-    return Aval(broadcast_shapes("ravel_index", *shapes, arguments=names), int64)
+    return Aval(broadcast_shapes(NAME, *shapes, arguments=names), int64)
 
 
 def _body(*indices: Tensor, sizes: Shape, axes: Shape) -> Tensor:
@@ -96,7 +125,7 @@ RAVEL_INDEX = Operation(
     traits=Traits("elementwise"),
     vjp={},
     body=_body,
-    public=ravel_index,
+    public=ravel_multi_index,
     samples=_samples,
     reference=_reference,
 )

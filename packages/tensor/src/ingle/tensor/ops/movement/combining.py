@@ -19,7 +19,6 @@ from ..creation.ranges import meshgrid
 from ..elementwise.cast import astype
 from ..elementwise.where import where
 from ..indexing.gathering import take
-from ..indexing.linear_index import ravel_index
 from ..linear_algebra.einsum import einsum
 from .joining import stack
 from .shapes import reshape
@@ -129,32 +128,6 @@ def unravel_index(indices: TensorLike, shape: Sequence[int], /) -> tuple[Tensor,
         found.append(rest % size)
         rest = rest // size
     return (rest, *reversed(found))
-
-
-@guarded
-def ravel_multi_index(indices: Sequence[TensorLike], shape: Sequence[int], /) -> Tensor:
-    """The positions in the row-major order of a shape that indices of its axes point to.
-
-    Args:
-        indices: an integer tensor for each axis; they broadcast. Negative ones count from the end.
-            One that lies outside has a position outside of all, which a gather refuses.
-        shape: the sizes of the axes.
-
-    Returns:
-        int64 positions.
-
-    Raises:
-        OperandError: `indices` is no list or tuple.
-
-    >>> import ingle.tensor as it
-    >>> it.ravel_multi_index((it.asarray([0, 1]), it.asarray([1, 2])), (2, 3)).tolist()
-    [1, 5]
-    """
-    if not isinstance(indices, (list, tuple)):
-        raise OperandError(
-            f"ravel_multi_index: indices must be a list of tensors, got {type(indices).__name__}"
-        )
-    return ravel_index(indices, shape)
 
 
 @guarded
