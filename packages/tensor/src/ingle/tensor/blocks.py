@@ -153,27 +153,27 @@ def call_holding(
     >>> call_holding(depth, 2, depth.get), depth.get()
     (2, 0)
     """
-    if kept and idle:
-        kept.clear()
     before = variable.get()
     try:
         variable.set(value)
         return function(*args, **kwargs)
     finally:
         variable.set(before)
+        if kept and idle:
+            kept.clear()
 
 
 def while_set(variable: ContextVar[Any], value: T) -> Generator[T, Any, None]:
     """A part of a generator that a block goes on with: a context variable has the value until the
     block ends."""
-    if kept and idle:
-        kept.clear()
     before = variable.get()
     try:
         variable.set(value)
         yield value
     finally:
         variable.set(before)
+        if kept and idle:
+            kept.clear()
 
 
 def _held(variable: ContextVar[T], value: T) -> Generator[Any, Any, None]:

@@ -25,8 +25,8 @@ kept: deque[Context] = deque(maxlen=16)
 """The contexts in which the last collections began. One call makes fewer objects than this, and
 each may begin a collection, if finalizers have made many.
 
-Who finds that the collector is `idle` may clear it: a thread runs no Python between the end of a
-collection and the end of the call that it interrupted.
+Who sets a variable back clears it where the collector is `idle`, so that nothing lives longer: a
+thread runs no Python between the end of a collection and the end of the call that it interrupted.
 """
 idle: deque[bool] = deque([True], maxlen=1)
 """Empty while there is a collection."""

@@ -25,13 +25,13 @@ NAME = "ravel_multi_index"
 
 
 def ravel_index(
-    indices: Sequence[TensorLike], sizes: Sequence[int], *, axes: Sequence[int] | None = None
+    indices: Sequence[TensorLike], shape: Sequence[int], *, axes: Sequence[int] | None = None
 ) -> Tensor:
     """The int64 positions in row-major order that indices of several axes point to.
 
     Args:
         indices: an integer tensor for each axis; they broadcast. Negative ones count from the end.
-        sizes: of the axes.
+        shape: the sizes of the axes.
         axes: their numbers in the tensor that is indexed, for messages.
 
     Raises:
@@ -42,10 +42,11 @@ def ravel_index(
     >>> ravel_index([it.asarray([0, 1]), it.asarray([2, -1])], (2, 3)).tolist()
     [2, 5]
     """
-    lengths = as_shape(sizes, NAME, "sizes")
+    lengths = as_shape(shape, NAME, "shape")
     if not len(indices) == len(lengths) > 0:
         raise ShapeError(
-            f"{NAME}: indices must have a tensor for each of sizes={lengths}, got {len(indices)}"
+            f"{NAME}: indices must have a tensor for each axis of shape={lengths}, got "
+            f"{len(indices)}"
         )
     handles = [handle_of(x, NAME, f"indices[{i}]") for i, x in enumerate(indices)]
     for i, h in enumerate(handles):
@@ -62,13 +63,15 @@ def ravel_multi_index(indices: Sequence[TensorLike], shape: Sequence[int], /) ->
 
     Args:
         indices: an integer tensor for each axis; they broadcast. Negative ones count from the end.
-            One that lies outside has a position outside of all, which a gather refuses.
+            One that lies outside is an error, or in a plan has a position outside of all, which
+            a gather refuses.
         shape: the sizes of the axes.
 
     Returns:
         int64 positions.
 
     Raises:
+        OutOfRangeError: an index lies outside.
         OperandError: `indices` is no list or tuple.
 
     >>> import ingle.tensor as it

@@ -216,9 +216,7 @@ def isin(x1: Operand, x2: Operand, /, *, invert: bool = False) -> Tensor:
     refuse_storage("isin", "x1", dtype)
     x, known = (_flat(v, dtype, (x1, x2)) for v in (x1, x2))
     shape = () if isinstance(x1, (bool, int, float, complex)) else handle_of(x1, "isin").shape
-    if not known.size:
-        found = zeros(x.shape, dtype=bool_, device=x.device)
-    elif known.size <= FEW:
+    if known.size <= FEW:
         found = any_of(expand_dims(x, axis=-1) == known, axis=-1)
     elif dtype.is_complex:
         # Values that are equal have one number.
