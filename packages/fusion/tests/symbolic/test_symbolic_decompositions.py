@@ -39,7 +39,8 @@ class Fills:
     def forget(self):
         """Logs are new."""
         x = it.zeros(1, device="cpu")
-        x.tolist()  # what is recorded from here on is a new stream
+        x.tolist()  # what is recorded from here on is a new stream,
+        x.backend.noted(short=False)  # whatever has been read before
         planner = plan_cache.PlanCache(x.backend.inner)
         self._monkeypatch.setattr(x.backend, "planner", planner)
 
