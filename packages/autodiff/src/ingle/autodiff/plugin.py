@@ -11,6 +11,7 @@ def ingle_transforms() -> dict[str, str]:
         "backward": "ingle.autodiff.engine:backward",
         "checkpoint": "ingle.autodiff.checkpoint:checkpoint",
         "recorded_from": "ingle.autodiff.residuals:recorded_from",
+        "records": "ingle.autodiff.residuals:records",
         "grad": "ingle.autodiff.transforms:grad",
         "vjp": "ingle.autodiff.products:vjp",
         "linear_program": "ingle.autodiff.programs:linear_program",

@@ -144,7 +144,7 @@ class Tracer:
         self._steps: list[_Taken] = []
         self._closed: dict[object, tuple[int, Handle | Scalar]] = {}
         # Inside of no_grad nothing is recorded; a program has to remember that.
-        self._recorded_from = _recorded_from(level)
+        self._records = _records(level)
 
     def __repr__(self) -> str:
         return f"Tracer({self.inner!r}, level={self.level})"
@@ -206,11 +206,9 @@ class Tracer:
         )
         self._steps.append(_Taken(op, taken, len(self._avals), len(avals)))
         made: tuple[Handle, ...] = tuple([self._new(a) for a in avals])
-        if self._recorded_from is None or op.operation is STOP_GRADIENT:
+        if self._records is None or op.operation is STOP_GRADIENT or self._records(self.level):
             return made
-        least = self._recorded_from()
-        recorded = least is not None and least <= self.level
-        return made if recorded else tuple([h.detached() for h in made])
+        return tuple([h.detached() for h in made])
 
     def number(self, handle: Handle | Scalar) -> int:
         """The number of a tensor; one of a lower level becomes an input.
@@ -296,14 +294,11 @@ def _identity(handle: Handle | Scalar) -> object:
     return id(key), id(handle.base()), handle.backend.level
 
 
-def _recorded_from(level: int) -> Callable[[], int | None] | None:
-    """What says from which level on is recorded; None where it does not matter for a program.
-
-    Inside of `no_grad` nothing is recorded, whatever is inside of the program.
-    """
-    ask: Callable[[], int | None] | None = transform("recorded_from")
-    least = None if ask is None else ask()
-    return ask if least is not None and least <= level else None
+def _records(level: int) -> Callable[[int], bool] | None:
+    """What says whether a level is recorded; None where that does not matter for a program: inside
+    of `no_grad` nothing is, whatever is inside of the program."""
+    ask: Callable[[int], bool] | None = transform("records")
+    return ask if ask is not None and ask(level) else None
 
 
 def user_line() -> str:
