@@ -11,6 +11,7 @@ import ast
 import subprocess
 import sys
 import threading
+from operator import attrgetter
 from pathlib import Path
 
 import pytest
@@ -20,9 +21,12 @@ from ingle.fusion.support import refcounts
 from ingle.fusion.support.refcounts import (
     HELD_ONCE,
     HELD_TWICE,
+    MAPPED_ATTRIBUTE,
+    MAPPED_ITEM,
     PASSED_ITEM,
     PASSED_VARIABLE,
     may_overwrite,
+    may_overwrite_all,
     refs,
 )
 
@@ -32,13 +36,20 @@ SOURCES = Path(ingle.fusion.__file__).parent
 BORROWED = sys.version_info >= (3, 14)
 """Whether a function's variables are lent to a call rather than referred to once more."""
 
-COUNTING = ("refs", "may_overwrite")
+COUNTS = (
+    "HELD_ONCE", "HELD_TWICE", "PASSED_VARIABLE", "PASSED_ITEM", "MAPPED_ITEM", "MAPPED_ATTRIBUTE",
+)  # fmt: skip
+COUNTING = ("refs", "may_overwrite", "may_overwrite_all")
 USES = {
     ("compiled/fast_call.py", "may_overwrite({cell}, {handle}, {handle}v, {PASSED_VARIABLE})"): (
         "generated variable that is passed"
     ),
-    ("compiled/fast_call_many.py", "may_overwrite(cells[n], handles[n], given[n], PASSED_ITEM)"): (
-        "item that is passed"
+    (
+        "compiled/fast_call_many.py",
+        "may_overwrite(cells[n], donated[n], values[n], PASSED_ITEM + 1)",
+    ): "item that is passed",
+    ("compiled/fast_call_many.py", "may_overwrite_all(self._owners, donated, values, 1)"): (
+        "items that are mapped"
     ),
     ("runtime/device_handles.py", "refs(self.memory)"): "attribute",
     ("runtime/plan_cache.py", "may_overwrite(None, None, value, held)"): (
@@ -121,6 +132,17 @@ def of_passed_item(slot, items):
     return passed(items[n])
 
 
+def of_mapped_items(slot, items):
+    (found,) = map(refs, items)
+    return found
+
+
+def of_mapped_attributes(slot, items):
+    slots = [slot]
+    (found,) = map(refs, map(attrgetter("held"), slots))
+    return found
+
+
 SHAPES = {
     # how it is counted: (by what, where the object lies, what counts it, the count)
     "attribute": (of_attribute, "slot", HELD_ONCE, 2),
@@ -135,6 +157,8 @@ SHAPES = {
         of_passed_item_variable, "items", PASSED_VARIABLE, 4 - 2 * BORROWED,
     ),
     "item that is passed": (of_passed_item, "both", PASSED_ITEM, 4 - BORROWED),
+    "items that are mapped": (of_mapped_items, "both", MAPPED_ITEM, 3),
+    "attributes that are mapped": (of_mapped_attributes, "slot", MAPPED_ATTRIBUTE, 2),
 }  # fmt: skip
 
 
@@ -196,7 +220,8 @@ def test_every_count_is_of_a_known_shape():
 )
 def test_where_counts_say_less_nothing_is_found_unheld(prelude, why):
     source = Path(refcounts.__file__).read_text()
-    known = "HELD_ONCE, HELD_TWICE, PASSED_VARIABLE, PASSED_ITEM"
+    known = ", ".join(name for name in vars(refcounts) if name in COUNTS)
+    assert len(known.split()) == len(COUNTS)
     check = f"import sys\n{prelude}\n{source}\nassert ({known}) == _UNKNOWN"
     subprocess.run([sys.executable, "-c", check.replace("from __future__", "#")], check=True)
 
@@ -234,6 +259,29 @@ def test_memory_may_be_written_over_if_nothing_else_holds_any_part_of_the_chain(
         del kept
         assert chain.may_be_written_over()
     assert not Chain(exclusive=False).may_be_written_over()
+
+
+@counted
+def test_memory_of_many_may_be_written_over_if_nothing_else_holds_any_part_of_one():
+    chains = [Chain() for _ in range(3)]
+
+    def may_be_written_over():
+        handles = [chain._value.held for chain in chains]
+        values = [handle.held for handle in handles]
+        return may_overwrite_all(chains, handles, values, 0)
+
+    assert may_be_written_over()
+    for part in (
+        lambda: chains[1]._value,
+        lambda: chains[1]._value.held,
+        lambda: chains[1]._value.held.held,
+    ):
+        kept = [part()]
+        assert not may_be_written_over()
+        del kept
+        assert may_be_written_over()
+    chains[2] = Chain(exclusive=False)
+    assert not may_be_written_over()
 
 
 @counted

@@ -7,7 +7,6 @@ in front of the graph writes them if they are others than before.
 
 from __future__ import annotations
 
-import ctypes
 import time
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
@@ -15,14 +14,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ingle.fusion.device import DonationState, Launch
-from ingle.fusion.device.executables import bits_of_number
 
 from ..driver.errors import told
-from ..driver.sources import NUMBERS, NUMBERS_AT_ONCE, numbers_source
 from .branches import AnyStep, Branch, Footprints, footprints_of, several_streams
 from .buffer_uses import BufferUse, buffer_uses
 from .joined import JoinedStep, with_joined
 from .library_steps import LibraryStep, ShiftedInputs
+from .scalar_table import ScalarTable
 from .step_builder import SCRATCH, KernelStep, ProductStep, Step, StepBuilder
 from .wandering_inputs import WanderingInputs
 
@@ -86,15 +84,13 @@ class Executable:
         footprints: Footprints,
     ) -> None:  # fmt: skip
         self._backend = backend
-        self._dtypes = list(scalars)
         self._scratch = scratch
         self._footprints = footprints
         self._parts = parts
         self._steps = [step for part in parts for step in part]
         self._runs = runs
         kernels = [s for s in self._steps if isinstance(s, KernelStep)]
-        self._read = sorted({number for step in kernels for number in step.scalars})
-        self._numbers = sum(step.numbers[1] for step in kernels)
+        self._numbers = ScalarTable(backend, kernels, scalars)
         self._shifted = ShiftedInputs(uses)
         self._wandering = WanderingInputs(backend, uses)
         library = sum([isinstance(step, LibraryStep) for step in self._steps])
@@ -102,9 +98,6 @@ class Executable:
         self._overlaps = backend.overlaps and len(runs) >= _WORTH_OVERLAP
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
-        self._table: Any = None
-        self._values = [one for step in kernels for one in _values_of(step)]
-        self._written: dict[int, int] | None = None
 
     # Running -----------------------------------------------------------------------------------
 
@@ -113,7 +106,6 @@ class Executable:
         donation: DonationState | None = None, *, prepacks: Sequence[Any] = (),
     ) -> None:  # fmt: skip
         """Puts them into the stream, for buffers at these addresses."""
-        numbers = {n: bits_of_number(scalars[n], self._dtypes[n]) for n in self._read}
         backend = self._backend
         backend.enter()
         with backend.lock, told(backend.device, "a plan was run"):
@@ -121,11 +113,12 @@ class Executable:
             buffers, held = self._shifted.straightened(backend, (*addresses, scratch))
             graph = self._graph(buffers, whole=donation is not None)
             if graph is None:
+                numbers = self._numbers.bits(scalars)
                 for step in self._runs:
                     self._put(step, buffers, numbers, backend.stream)
                 del held
                 return
-            self._write(numbers)
+            self._numbers.write(scalars)
             self._wandering.copy(buffers)
             launch, stream = graph.launch, backend.stream
             if donation is not None:
@@ -155,12 +148,11 @@ class Executable:
             if len(self._seen) > _SEEN:
                 self._seen.popitem(last=False)
             return None
-        if self._table is None and self._numbers:
-            self._table = self._backend.allocate(8 * self._numbers)
+        table = self._numbers.address
         stream, branches = self._backend.capturing(), self._branches(buffers)
         try:
             stream.begin_capture(1)  # of this thread alone
-            self._capture(buffers, stream, branches)
+            self._capture(buffers, stream, branches, table)
         except BaseException:
             # Without an end, this thread could neither capture nor allocate any more; what the
             # end itself says of an incomplete graph is nothing new.
@@ -184,11 +176,10 @@ class Executable:
         return found
 
     def _capture(
-        self, buffers: tuple[int, ...], stream: Any, branches: Sequence[Branch] | None
+        self, buffers: tuple[int, ...], stream: Any, branches: Sequence[Branch] | None, at: int
     ) -> None:
         """Puts all steps into a stream that is captured, and into others beside it where several
-        may run at a time."""
-        at = 0 if self._table is None else self._table.address
+        may run at a time; scalars lie from `at` on."""
         if branches is None:
             overlap = [False] * len(self._runs)
             if self._overlaps:
@@ -244,32 +235,15 @@ class Executable:
             self._backend.enqueue(step.kernel, argument, step.blocks, step.threads, stream, overlap)
         return table + 8 * step.numbers[1]
 
-    def _write(self, numbers: dict[int, int]) -> None:
-        """Writes the scalars where a graph reads them, if they are others than before."""
-        if not self._numbers:
-            return
-        if self._written == numbers:
-            return
-        values = [numbers[n] if n >= 0 else fixed for n, fixed in self._values]
-        kernel = self._backend.kernel(numbers_source(), NUMBERS)
-        self._written = None  # some of both, if this is interrupted
-        for start in range(0, len(values), NUMBERS_AT_ONCE):
-            part = values[start : start + NUMBERS_AT_ONCE]
-            given = (ctypes.c_int64 * (2 + NUMBERS_AT_ONCE))(
-                self._table.address + 8 * start, len(part), *part
-            )
-            self._backend.enqueue(kernel, given, 1, NUMBERS_AT_ONCE, self._backend.stream)
-        self._written = numbers
-
     def profile(
         self, addresses: Sequence[int], scalars: Sequence[Any], runs: int,
         prepacks: Sequence[Any] = (),
     ) -> Sequence[float]:  # fmt: skip
         """Seconds of each launch, the mean of some runs."""
-        numbers = {n: bits_of_number(scalars[n], self._dtypes[n]) for n in self._read}
         backend, seconds = self._backend, []
         backend.enter()
         with backend.lock, told(backend.device, "a plan was profiled"):
+            numbers = self._numbers.bits(scalars)
             buffers = (*addresses, backend.scratch(self._scratch) if self._scratch else 0)
             for part in self._parts:
                 backend.synchronize()
@@ -290,14 +264,6 @@ class Executable:
             else s.source if isinstance(s.source, str) else self._backend.source(s.source)
             for s in self._steps
         ]  # fmt: skip
-
-
-def _values_of(step: KernelStep) -> list[tuple[int, int]]:
-    """What a graph's kernel reads from memory: of the plan's scalars its number, of what never
-    changes -1 and itself."""
-    place, count = step.numbers
-    fixed = step.given[place + len(step.scalars) : place + count]
-    return [*[(n, 0) for n in step.scalars], *[(-1, number) for number in fixed]]
 
 
 def _argument(

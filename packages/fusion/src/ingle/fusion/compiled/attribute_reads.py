@@ -207,6 +207,14 @@ class AttributeWatch:
             # A module tells when an attribute of its own is assigned, and its class does not.
             if stays(value) and name in attributes_of(owner):
                 return
+            kind = type(owner)
+            if stays(value) and _of_class(owner, name) is value is getattr(kind, name, _MISSING):
+                # Once for all modules of the class.
+                key = id(kind), name
+                if key not in self._noted:
+                    self._noted[key] = _reading(Itself(kind), kind, name, Snapshot(value))
+                    self._kept.append(kind)
+                return
             path = Itself(owner)
         abstract = isinstance(value, Tensor) and value._handle.abstract
         if abstract or not _is_kept(owner, name):
@@ -218,9 +226,8 @@ class AttributeWatch:
                 self.shown[id(owner), name] = Shown(place, owner, name, value, promise)
                 return
         seen = Snapshot(value)
-        told = f"attribute {name!r} of a {name_of(type(owner))}"
         self._kept.append(owner)
-        self._noted[id(owner), name] = Reading(path, name, seen, told)
+        self._noted[id(owner), name] = _reading(path, type(owner), name, seen)
         for thing in seen.found:
             if thing is value and isinstance(path, Place):
                 self._reach(thing, path.attribute(name))
@@ -239,6 +246,10 @@ class AttributeWatch:
         if kind not in self._classes and not kind.__flags__ & _IMMUTABLE_TYPE:
             self._classes.append(kind)
             _watched(kind, self)
+
+
+def _reading(path: Path, kind: type, name: str, seen: Snapshot) -> Reading:
+    return Reading(path, name, seen, f"attribute {name!r} of a {name_of(kind)}")
 
 
 @lru_cache(maxsize=4096)

@@ -11,7 +11,9 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
+from operator import attrgetter
 from typing import Any
+from weakref import ref
 
 from ingle.tensor import Tensor
 from ingle.tensor.cell import Cell
@@ -22,7 +24,7 @@ from ingle.tensor.transactions import call_alone, commit_lock, commits
 
 from ..record.log import LazyHandle
 from ..runtime.plan_codegen import DonationState
-from ..support.refcounts import PASSED_ITEM, may_overwrite
+from ..support.refcounts import PASSED_ITEM, may_overwrite, may_overwrite_all
 from ..support.run_ahead import setting
 from .attribute_reads import Place
 from .specialization import Result, Specialization
@@ -39,6 +41,7 @@ def is_many(entry: Specialization) -> bool:
 
 # Without Python code between one handle and the next, where Ctrl-C might come.
 _set_pending_in: Any = vars(LazyHandle)["pending_in"].__set__
+_handle_of = attrgetter("_value._handle")
 
 
 class ManyCells:
@@ -59,13 +62,19 @@ class ManyCells:
         self._missed = missed
         self._overwritten = overwritten
         self._cells = [s if isinstance(s, Cell) else None for s in entry.sources]
-        self._places = [n for n, cell in enumerate(self._cells) if cell is not None]
+        self._held = [cell for cell in self._cells if cell is not None]
+        self._others = [(n, s) for n, s in enumerate(entry.sources) if not isinstance(s, Cell)]
         shown = [entry.shown[s] for s in entry.sources if isinstance(s, Cell)]
         self._shapes = [shape for shape, _ in shown]
         self._dtypes = [dtype for _, dtype in shown]
         self._backends = [entry.backends[s] for s in entry.sources if isinstance(s, Cell)]
+        self._known: list[ref[LazyHandle]] = []
+        places = [n for n, cell in enumerate(self._cells) if cell is not None]
         self._donatable = sorted(donatable.values())
+        self._donated = [places.index(n) for n in self._donatable]
+        self._owners = [self._cells[n] for n in self._donatable]
         self._none = (False,) * len(entry.sources)
+        self._all = tuple([n in self._donatable for n in range(len(entry.sources))])
         self._stepped = entry.stepped()
         self._writes = [
             (c, r.kind, r.data, _own_place(c, r, donatable, self._cells)) for c, r in entry.writes
@@ -94,10 +103,7 @@ class ManyCells:
         if handles is None:
             return self._missed
         # Nothing else may hold them when references are counted.
-        given = [
-            _below(args[s]._handle) if type(s) is int else _below(s if h is None else h)
-            for s, h in zip(entry.sources, handles, strict=True)
-        ]
+        given = self._given(handles, args)
         with commit_lock:
             if commits.count != begun:
                 return self._missed
@@ -119,21 +125,37 @@ class ManyCells:
         return self._run(handles, given, computed, args)
 
     def _handles(self) -> list[Any] | None:
-        """The handles of the cells' tensors by place, None elsewhere; None if they do not fit."""
-        values = [cell._value for cell in self._cells if cell is not None]
-        if any(type(v) is not Tensor for v in values):
+        """The handles of the cells' tensors; None if they do not fit."""
+        try:
+            found = list(map(_handle_of, self._held))
+        except AttributeError:  # a cell that held a tensor may hold a number now
             return None
-        found = [v._handle for v in values]
+        # What was looked at before fits: a handle never changes its shape, dtype or device.
+        if found == [known() for known in self._known]:
+            return found
         if (
-            [h.backend for h in found] != self._backends
+            any(type(cell._value) is not Tensor for cell in self._held)
+            or [h.backend for h in found] != self._backends
             or [h.shape for h in found] != self._shapes
             or [h.dtype for h in found] != self._dtypes
         ):
             return None
-        handles: list[Any] = [None] * len(self._cells)
-        for place, handle in zip(self._places, found, strict=True):
-            handles[place] = handle
-        return handles
+        lazy = {*map(type, found)} == {LazyHandle}
+        self._known = list(map(ref, found)) if lazy else []
+        return found
+
+    def _given(self, handles: Sequence[Any], args: Sequence[Any]) -> list[Handle]:
+        """The plan's inputs: handles of the backend below."""
+        if self._known:
+            # In this order; see `fast_call._CallWriter._run_donating`.
+            given = [handle.value for handle in handles]
+            if [handle.pending_in for handle in handles].count(None) < len(handles):
+                given = [_below(handle) for handle in handles]
+        else:
+            given = [_below(handle) for handle in handles]
+        for place, source in self._others:
+            given.insert(place, _below(args[source]._handle if type(source) is int else source))
+        return given
 
     def _run(
         self, handles: Sequence[Any], given: list[Handle], computed: Sequence[Any],
@@ -161,15 +183,10 @@ class ManyCells:
             self._write(outputs, given, computed, args, donation, before)
             return outputs  # type: ignore[no-any-return]
         donation = DonationState(True)
-        cells: Any = self._cells
-        flags = list(self._none)
+        donated = [handles[n] for n in self._donated]
         try:
-            for n in self._donatable:
-                handles[n].pending_in = self._overwritten
-                if may_overwrite(cells[n], handles[n], given[n], PASSED_ITEM):
-                    flags[n] = True
-                else:
-                    handles[n].pending_in = None
+            deque(map(_set_pending_in, donated, repeat(self._overwritten)), 0)
+            flags = self._overwritable(donated, given)
             outputs = run_donating(given, scalars, flags, donation)
             self._write(outputs, given, computed, args, donation, before)
         except BaseException:
@@ -177,8 +194,24 @@ class ManyCells:
                 self._write(donation.outputs, given, computed, args, donation, before)
             raise
         finally:
-            deque(map(_set_pending_in, [handles[n] for n in self._donatable], repeat(None)), 0)
+            deque(map(_set_pending_in, donated, repeat(None)), 0)
         return outputs  # type: ignore[no-any-return]
+
+    def _overwritable(self, donated: list[Any], given: Sequence[Handle]) -> Sequence[bool]:
+        """Which inputs may be written over, of those whose handles are marked; others are marked no
+        more."""
+        values = [given[n] for n in self._donatable]
+        # Beside the lists counted here, one of the caller's has the handles, and one the values.
+        if may_overwrite_all(self._owners, donated, values, 1):
+            return self._all
+        flags = list(self._none)
+        cells: Any = self._owners
+        for n, place in enumerate(self._donatable):
+            if may_overwrite(cells[n], donated[n], values[n], PASSED_ITEM + 1):
+                flags[place] = True
+            else:
+                donated[n].pending_in = None
+        return flags
 
     def _write(
         self, outputs: Sequence[Handle], given: Sequence[Handle], computed: Sequence[Any],

@@ -9,6 +9,7 @@ than to run a hundred times, so its function iterates.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval, Handle
@@ -139,6 +140,7 @@ def flags_known(
 def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     in_order, empty, viewed, flag = device.in_order, device.empty, device.viewed, device.flag
     usual: Any = device.ordered_type
+    usual_alone = {usual}
     constants, checks, outputs, donors = (
         linear.constants, linear.checks, linear.outputs, linear.donors
     )  # fmt: skip
@@ -146,7 +148,7 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     makes = [(aval, donors.get(number)) for number, aval in enumerate(linear.own, lasting)]
     nothing = (False,) * linear.inputs
     calls = [
-        (executable, roots, _lasting_roots(linear, executable, roots))
+        (executable, _picked(roots), _lasting_roots(linear, executable, roots))
         for executable, roots in linear.executables
     ]
     last = calls.pop() if donors else None
@@ -164,22 +166,23 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
             donatable = nothing
         failures = 0 if line is None else line.failures
         # Most inputs are as they were made: a call of Python for each of hundreds shows.
-        known: list[Any] = (
-            [h if type(h) is usual else in_order(h) for h in given] if line is None
-            else [h if type(h) is usual and h.check is None else in_order(h) for h in given]
-        )  # fmt: skip
+        known: list[Any] = [*given]
+        if {*map(type, known)} != usual_alone:
+            known = [h if type(h) is usual else in_order(h) for h in known]
+        if line is not None and [h.check for h in known].count(None) < len(known):
+            known = [h if h.check is None else in_order(h) for h in known]
         known += constants
         known += [
             known[giver] if giver is not None and donatable[giver] else empty(aval)
             for aval, giver in makes
         ]
         lent = device.arena(linear.arena) if linear.arena else None
-        shared = 0 if lent is None else lent.address
+        shared = (0 if lent is None else lent.address,)
+        at = [h.address for h in known]
         if begun == 0 and line is not None:
             line.begin([known[n] for n, _ in checks], texts, [known[n] for n in before])
-        for place, (executable, roots, prepacks) in enumerate(calls, 1):
-            places = (shared, *[known[r].address for r in roots])
-            executable(places, scalars, prepacks=_handles(known, prepacks))
+        for place, (executable, picked, prepacks) in enumerate(calls, 1):
+            executable(shared + picked(at), scalars, prepacks=_handles(known, prepacks))
             if place == begun and line is not None:
                 line.begin([known[n] for n, _ in checks], texts, [known[n] for n in before])
         if line is None:
@@ -199,14 +202,21 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
             for giver in givers:
                 if donatable[giver]:
                     known[giver].prepacked = None
-            executable, roots, prepacks = last
-            places = (shared, *[known[r].address for r in roots])
-            executable(places, scalars, donation, prepacks=_handles(known, prepacks))
+            executable, picked, prepacks = last
+            prepacked = _handles(known, prepacks)
+            executable(shared + picked(at), scalars, donation, prepacks=prepacked)
         if lent is not None:
             device.take_back(lent)
         return out
 
     return run
+
+
+def _picked(numbers: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
+    """What takes the items of these numbers, as a tuple."""
+    if len(numbers) > 1:
+        return itemgetter(*numbers)
+    return lambda items: tuple([items[n] for n in numbers])
 
 
 def _handles(

@@ -9,6 +9,8 @@ for each shape of code, measured by code of that shape.
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 refs = sys.getrefcount
@@ -26,10 +28,12 @@ def _passed(value: object) -> int:
     return refs(value)
 
 
-_UNKNOWN = -1, -1, -1, -1
+_UNKNOWN = -1, -1, -1, -1, -1, -1
+_held_of = attrgetter("held")
+_value_of = attrgetter("_value")
 
 
-def _measured() -> tuple[int, int, int, int]:
+def _measured() -> tuple[int, int, int, int, int, int]:
     """The counts by shape; none that ever occurs where counts say less than the truth."""
     enabled = getattr(sys, "_is_gil_enabled", None)
     if sys.implementation.name != "cpython" or (enabled is not None and not enabled()):
@@ -41,19 +45,29 @@ def _measured() -> tuple[int, int, int, int]:
     items.clear()
     held = slot.held
     twice, variable = refs(held), _passed(held)
+    del held
+    slots, items = [slot], [slot.held]
+    (mapped,) = map(refs, items)
+    items.clear()
+    (attribute,) = map(refs, map(_held_of, slots))
+    held = slot.held
     # Each holder has to count, or one more could go unseen.
     items.append(held)
     found = refs(slot.held), refs(held), _passed(held), _passed(items[0])
+    all_found = *map(refs, items), *map(refs, map(_held_of, slots))
     if found != (once + 2, twice + 1, variable + 1, item + 1):
         return _UNKNOWN
-    return once, twice, variable, item
+    if all_found != (mapped + 1, attribute + 2):
+        return _UNKNOWN
+    return once, twice, variable, item, mapped, attribute
 
 
-HELD_ONCE, HELD_TWICE, PASSED_VARIABLE, PASSED_ITEM = _measured()
+HELD_ONCE, HELD_TWICE, PASSED_VARIABLE, PASSED_ITEM, MAPPED_ITEM, MAPPED_ATTRIBUTE = _measured()
 """What `refs` says of an object that one attribute or list holds: of that attribute,
 `refs(x.attribute)`; of a variable of a function, `refs(variable)`; of the parameter of a function
 that was called with a variable, `f(variable)`; of one that was called with an item of a second
-list, `f(items[n])`."""
+list, `f(items[n])`; of each item of such a list, `map(refs, items)`; and of what an attribute of
+each thing holds, `map(refs, map(attribute, things))`."""
 
 
 def exclusive(handle: object) -> bool:
@@ -78,4 +92,21 @@ def may_overwrite(cell: Any, handle: object, value: object, held: int) -> bool:
         (cell is None or (refs(cell._value) == HELD_ONCE and refs(handle) == held))
         and refs(value) == held
         and getattr(value, "exclusive", False)  # as `exclusive`, without its call
+    )
+
+
+def may_overwrite_all(
+    cells: Sequence[Any], handles: Sequence[object], values: Sequence[object], more: int
+) -> bool:
+    """Whether `may_overwrite` holds for each of many, without a call of Python for each.
+
+    Args:
+        cells, handles, values: see there; the last two are lists.
+        more: how many holders of each handle and value the caller has besides these lists.
+    """
+    return (
+        {*map(refs, map(_value_of, cells))} == {MAPPED_ATTRIBUTE}
+        and {*map(refs, handles)} == {MAPPED_ITEM + more}
+        and {*map(refs, values)} == {MAPPED_ITEM + more}
+        and False not in [getattr(value, "exclusive", False) for value in values]
     )
