@@ -21,7 +21,7 @@ STAGES = {
         "symbolic", "runtime", "compiled", "explanation", "device",
     ),
     CPU: ("jit", "threads", "matmul", "attention", "codes", "launch", "background", "eager"),
-    CUDA: ("driver", "products", "attention", "graphs"),
+    CUDA: ("driver", "products", "codes", "attention", "graphs"),
 }  # fmt: skip
 """From the bottom to the top. Files beside the folders stand at either end, and may be imported."""
 

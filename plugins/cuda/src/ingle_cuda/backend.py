@@ -40,6 +40,7 @@ from . import peers
 from .attention.cudnn_attention import Attention
 from .attention.decode_attention import DecodeAttention
 from .attention.flash_attention import FlashAttention
+from .codes.row_products import RowProducts
 from .convolution import Convolutions
 from .cudnn import LibraryOffer, Plans, Prepared
 from .driver import nvml
@@ -127,7 +128,7 @@ class CudaBackend(KernelBackend):
             plans = Plans(self, self._tensor_float)
             offers += [Convolutions(self, plans), Attention(self, plans)]
         if is_nvidia:
-            offers += [DecodeAttention(self), FlashAttention(self)]
+            offers += [DecodeAttention(self), FlashAttention(self), RowProducts(self)]
         self.offers = tuple(offers)
         self._capture: Any = None
         self._beside: list[Any] = []

@@ -36,6 +36,7 @@ class KernelLaunch(NamedTuple):
         operands: numbers of its pointers among operands and results, or `SCRATCH`.
         numbers: what follows the addresses in its argument.
         blocks, threads: of the grid.
+        early: operands that it reads before it waits for the launches in front of it.
     """
 
     source: str
@@ -44,6 +45,7 @@ class KernelLaunch(NamedTuple):
     numbers: tuple[int, ...]
     blocks: int
     threads: int
+    early: tuple[int, ...] = ()
 
     def argument(self) -> Any:
         """The kernel's argument, with zeros in the place of addresses."""
@@ -57,16 +59,21 @@ class Launches(NamedTuple):
     Attributes:
         kernels: one behind the other.
         nbytes: of the scratch memory that they share.
-        scale_at: the place of the scale's bits among the numbers of each.
+        number_at: where, among the numbers of each, the bits of the operand lie that is one; None
+            if none is.
     """
 
     kernels: tuple[KernelLaunch, ...]
     nbytes: int
-    scale_at: int
+    number_at: int | None
 
-    def scaled(self, scale: Scalar) -> Launches:
-        """The same with a factor of the scores."""
-        bits, at = int(np.asarray(scale.value.real, np.float32).view(np.int32)), self.scale_at
+    def given(self, number: Scalar | int | None) -> Launches | None:
+        """The same with the operand that is a number; None if what is given is none."""
+        if self.number_at is None:
+            return self
+        if not isinstance(number, Scalar):
+            return None
+        bits, at = int(np.asarray(number.value.real, np.float32).view(np.int32)), self.number_at
         kernels = [
             k._replace(numbers=(*k.numbers[:at], bits, *k.numbers[at + 1 :])) for k in self.kernels
         ]
@@ -74,7 +81,7 @@ class Launches(NamedTuple):
 
 
 class KernelOffer(ABC):
-    """What generated kernels compute, with one operand that is a number: a factor.
+    """What generated kernels compute, with one operand that may be a number.
 
     Args:
         backend: of a GPU of NVIDIA's.
@@ -93,24 +100,22 @@ class KernelOffer(ABC):
         self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides],
         results: Sequence[Strides] | None, offsets: Sequence[int],
     ) -> Launches | None:  # fmt: skip
-        """The kernels, with any factor; None for operands that they do not take.
+        """The kernels, with any number; None for operands that they do not take.
 
         Args:
-            strides: of the tensors that have axes.
+            strides: of the tensors.
             results: strides of the results; in C order if none are given.
             offsets: of the tensors from a multiple of 16 bytes, in bytes.
         """
 
     @abstractmethod
-    def scale_of(self, op: Op) -> int:
-        """The operand that is the factor."""
+    def number_of(self, op: Op) -> int:
+        """The operand that may be a number, which kernels take as a float32."""
 
     def launched(self, call: WholeCall) -> Launches | None:
         """The kernels of an operation within executables, whose inputs begin at multiples of 16
         bytes; None where operands or results have to be copied."""
-        scale = call.numbers[self.scale_of(call.op)]
-        if not isinstance(scale, Scalar):
-            return None
+        number = call.numbers[self.number_of(call.op)]
         given = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
         offsets = [
             argument.offset * aval.dtype.itemsize % BYTES
@@ -118,21 +123,22 @@ class KernelOffer(ABC):
         ]
         results = tuple([a.strides for a in call.outputs])
         found = self._of(call.op, call.avals, call.strides, results, offsets)
-        return None if found is None else found.scaled(scale)
+        return None if found is None else found.given(number)
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Puts the kernels into the stream."""
-        scale = inputs[self.scale_of(op)]
-        assert isinstance(scale, Scalar), "the scale of attention is a number"
+        number = inputs[self.number_of(op)]
         avals = [Aval(x.shape, x.dtype) for x in inputs]
-        handles = [x for x in inputs if isinstance(x, MemoryHandle | StridedHandle) and x.shape]
+        handles = [x for x in inputs if isinstance(x, MemoryHandle | StridedHandle)]
         found = self._lying(op, avals, handles)
         if found is None:
             handles = [self.backend.in_order(x) for x in handles]
             found = self._lying(op, avals, handles)
         assert found is not None, "takes() has seen it"
         made = [self.backend.empty(aval) for aval in infer(op, avals)]
-        self._put(op, found.scaled(scale), [h.address for h in (*handles, *made)])
+        found = found.given(number if isinstance(number, Scalar) else None)
+        assert found is not None, f"operand {self.number_of(op)} must be a number"
+        self._put(op, found, [h.address for h in (*handles, *made)])
         return tuple(made)
 
     def _put(self, op: Op, found: Launches, places: Sequence[int]) -> None:

@@ -106,7 +106,7 @@ class DecodeAttention(KernelOffer):
     def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
         return problem_of(op, avals) is not None
 
-    def scale_of(self, op: Op) -> int:
+    def number_of(self, op: Op) -> int:
         return _SCALE
 
     def launches(

@@ -98,7 +98,7 @@ class FlashAttention(KernelOffer):
     def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
         return problem_of(op, avals) is not None
 
-    def scale_of(self, op: Op) -> int:
+    def number_of(self, op: Op) -> int:
         return 5 if op.operation is ATTENTION_GRADIENT else 4
 
     def launches(

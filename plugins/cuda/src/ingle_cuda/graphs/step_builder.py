@@ -151,6 +151,7 @@ class StepBuilder:
         return KernelStep(
             compiled(self._backend, launch, kernel.source, kernel.name), pointers,
             kernel.argument(), (0, 0), (), kernel.blocks, kernel.threads, kernel.source,
+            early=kernel.early,
         )  # fmt: skip
 
     def _nest(

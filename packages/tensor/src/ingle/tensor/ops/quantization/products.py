@@ -38,9 +38,9 @@ def quantized_linear(
 ) -> Tensor:  # fmt: skip
     """`linear` by a weight of codes: `x @ dequantize(codes, scale, zero_point).T`.
 
-    A device may decode them while it multiplies (`cpu` does), so that no more than the codes are
-    read. Elsewhere the weight is made of its codes first. ONNX Runtime calls this MatMulNBits.
-    Gradients flow to `x` and `scale`.
+    A device may decode them while it multiplies (`cpu` and `cuda` do), so that no more than the
+    codes are read. Elsewhere the weight is made of its codes first. ONNX Runtime calls this
+    MatMulNBits. Gradients flow to `x` and `scale`.
 
     Args:
         x: (..., in), floats.

@@ -1,0 +1,1 @@
+"""Codes: products of few rows by weights of few bits."""

@@ -1,0 +1,74 @@
+"""The offer of products of few rows by codes, as in decoding: one generated kernel.
+
+The composition makes the weight first, and so moves many times the bytes of its codes. How the
+kernel computes it is told in `row_products_source`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ingle.fusion.device.cuda import NEST
+from ingle.tensor.contract import Aval
+from ingle.tensor.operation import Op
+
+from ..cudnn import Strides
+from ..kernel_offers import KernelLaunch, KernelOffer, Launches
+from .problem import LARGEST, WORD, Blocks, CodesProblem, problem_of
+from .row_products_source import OUTS, WARP, ZERO_AT, RowsShape, source, warps_of
+
+MOST_ROWS = 16
+"""With more, the weight is made of its codes once."""
+_TILE = 8
+"""Rows of x of a block, at most."""
+_CODES, _ZERO = 1, 3
+"""Operands: the codes, and the one that may be a number."""
+
+
+def launches_of(problem: CodesProblem) -> Launches | None:
+    """The kernel of a problem; None for more rows, or blocks, than it takes."""
+    if problem.rows > MOST_ROWS:
+        return None
+    tiles = -(-problem.rows // _TILE)
+    rows, words = -(-problem.rows // tiles), -(-problem.bytes // WORD)
+    blocks = tiles * -(-problem.columns // OUTS)
+    if blocks > LARGEST:
+        return None
+    zero = problem.zero or Blocks(1, 0, (0, 0))
+    warps = warps_of(words)
+    shape = RowsShape(
+        problem.bits, problem.signed, problem.dtype, rows, problem.words, problem.vector,
+        problem.scale.group, problem.zero_dtype if problem.zero else "", zero.group, warps,
+    )  # fmt: skip
+    numbers = (
+        problem.width, problem.columns, problem.bytes, problem.codes_row, problem.rows,
+        *problem.x, *problem.out, 0, problem.scale.rows, *problem.scale.strides, zero.rows,
+        *zero.strides,
+    )  # fmt: skip
+    kernel = KernelLaunch(
+        source(shape), NEST, tuple(range(5 if problem.zero else 4)), numbers, blocks, warps * WARP,
+        (_CODES,),
+    )  # fmt: skip
+    return Launches((kernel,), 0, None if problem.zero else ZERO_AT)
+
+
+class RowProducts(KernelOffer):
+    """The offer of products of up to 16 rows of float32 or half types by codes of 2 to 8 bits.
+
+    Scales, and zero points if there are any, may be shared by any neighbours in a row of the weight
+    and by any of its rows.
+    """
+
+    def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
+        problem = problem_of(op, avals)
+        return problem is not None and problem.rows <= MOST_ROWS
+
+    def number_of(self, op: Op) -> int:
+        return _ZERO
+
+    def launches(
+        self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides],
+        results: Sequence[Strides] | None, offsets: Sequence[int],
+    ) -> Launches | None:  # fmt: skip
+        problem = problem_of(op, avals, strides, results, offsets)
+        return problem and launches_of(problem)
