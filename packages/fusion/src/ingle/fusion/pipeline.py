@@ -7,13 +7,15 @@ Schedule        offsets in memory, and the outputs that overwrite inputs
 PlanData        the device's executables with their buffers
 HostOps         what runs the operations that have no kernels, loops of programs planned
 ScheduledPlan   runs
+
+An AnySizePlan is all of that but the executables for graphs of any sizes.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.precision import suspended
@@ -29,6 +31,7 @@ from .passes.decompose import decompose
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
 from .record.ambient_state import ambient
+from .runtime.any_size_plan import AnySizePlan
 from .runtime.custom_kernels import registrations
 from .runtime.host_ops import host_ops
 from .runtime.input_layouts import read_by_products
@@ -41,7 +44,7 @@ from .schedule.joined_in_place import joined_in_place
 from .schedule.joined_maps import joined_maps
 from .schedule.neighbours import with_neighbours
 from .schedule.placed_results import device_calls
-from .schedule.schedule import KernelSequence, laid_out
+from .schedule.schedule import HostStep, KernelSequence, laid_out
 from .schedule.scheduler import Scheduler
 from .schedule.side_by_side import side_by_side
 from .support.settings import is_exact
@@ -62,6 +65,8 @@ from .symbolic.sequences import FilledSequence, SymbolicSequence, generalized, s
 if TYPE_CHECKING:
     from .fusion import Fusion
     from .runtime.device import KernelDevice
+
+T = TypeVar("T")
 
 
 @suspended()
@@ -103,6 +108,47 @@ def note_alike(device: KernelDevice, fusion: Fusion, graph: Graph, examples: Seq
     """Makes a graph an example for a plan for all sizes of its form."""
     form = _written_out(device, fusion, graph, examples).form
     _family(device, form, _pairs(device, graph)).note(form.numbers)
+
+
+@suspended()
+def any_size_plan(
+    device: KernelDevice, fusion: Fusion, samples: Sequence[tuple[Graph, Sequence[Any]]]
+) -> AnySizePlan | None:
+    """The plan of all graphs of one form; None where the device's own operations are part of it,
+    or passes cannot do without the sizes.
+
+    Args:
+        device: which compiles and runs it.
+        fusion: the decorator over the device, for bodies of composites.
+        samples: graphs of the form, with their scalars in some run.
+    """
+    for graph, examples in samples:
+        _written_out(device, fusion, graph, examples)
+    forms = [form_of(graph) for graph, _ in samples]
+    known = decompositions_of(device).family_of(forms[-1].skeleton, (*_surroundings(), ambient()))
+    decomposition = known.serving(forms[-1].numbers)
+    if decomposition is None:
+        return None
+    found = [decomposition.at(form.numbers) for form in forms]
+    decomposed, rest = _decomposed(device, fusion, *samples[-1])
+    written = written_out(decomposed, rest)
+    alike = [w.form.numbers for w in found if w is not None]
+    return _for_all_sizes(
+        lambda: _any_size_plan(device, decomposition, decomposed, written, alike)
+    )
+
+
+def _any_size_plan(
+    device: KernelDevice, decomposition: SymbolicDecomposition, decomposed: Graph,
+    written: WrittenOut, alike: Sequence[tuple[Any, ...]],
+) -> AnySizePlan | None:  # fmt: skip
+    general = generalized(decomposed, alike)
+    sequence = kernel_sequence(device, general.graph, ())
+    flags = sequence.graph.outputs[len(sequence.graph.outputs) - len(written.rest.checks) :]
+    schedule = laid_out(with_early_checks(sequence, flags))
+    if len(schedule.steps) != 1 or isinstance(schedule.steps[0], HostStep):
+        return None
+    return AnySizePlan(decomposition, general, schedule, written)
 
 
 def _written_out(
@@ -220,10 +266,19 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
 def _general(
     device: KernelDevice, graph: Graph, pairs: Donors, examples: Sequence[tuple[Any, ...]]
 ) -> SymbolicSequence | None:
-    """The kernels for all sizes, or a warning that a pass can do with numbers only."""
-    try:
+    """The kernels for all sizes, if they can be made."""
+
+    def sequence() -> SymbolicSequence:
         symbolic = generalized(graph, examples)
         return symbolic_sequence(symbolic, kernel_sequence(device, symbolic.graph, pairs))
+
+    return _for_all_sizes(sequence)
+
+
+def _for_all_sizes(make: Callable[[], T]) -> T | None:
+    """What is made of symbols, or a warning that a pass can do with numbers only."""
+    try:
+        return make()
     except Exception as error:
         if is_from_outside(error):
             raise

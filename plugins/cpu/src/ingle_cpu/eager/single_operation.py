@@ -22,10 +22,11 @@ from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
 
 from ..memory import SMALL, maker
+from .any_size import SizedCalls, form_of
 
 if TYPE_CHECKING:
-    from .any_rows import RowCall, RowCalls
     from .any_shape import AnyShapeCall
+    from .sized_call import SizedCall
 
 FEW = 4096
 """Elements up to which NumPy's call is the faster one."""
@@ -65,7 +66,7 @@ class SingleOperations:
         self._known: dict[Any, Run] = {}
         self._any_shape: dict[Any, tuple[int, AnyShapeCall | None]] = {}
         self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
-        self._rows: dict[Any, RowCalls] = {}
+        self._sized: dict[Any, SizedCalls] = {}
         self._drawn_shapes: dict[Any, int] = {}
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
@@ -85,7 +86,7 @@ class SingleOperations:
                 self._known.clear()
                 self._any_shape.clear()
                 self._forms.clear()
-                self._rows.clear()
+                self._sized.clear()
             found = self._known[key] = self._choose(op, inputs)
         try:
             return tuple(found(op, inputs))
@@ -122,7 +123,7 @@ class SingleOperations:
         same = len({_long(x.shape) for x in inputs if type(x) is not Scalar})
         if traits.kind == "elementwise" and same == 1:
             return self._for_all_shapes(op, avals, inputs)
-        return self._on_rows(op, avals, inputs)
+        return self._for_all_sizes(op, avals, inputs)
 
     def _for_all_shapes(
         self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]
@@ -133,13 +134,13 @@ class SingleOperations:
         count, call = self._any_shape.get(key, (0, None))
         if count < SHAPES:
             self._any_shape[key] = count + 1, None
-            return self._on_rows(op, avals, inputs)
+            return self._plan(op, avals, numbers)
         if count == SHAPES:
             any_shape = late("ingle_cpu.eager.any_shape")
             call = any_shape.any_shape_call(self._device, self._fusion, op, inputs)
             self._any_shape[key] = count + 1, call
         if call is None:
-            return self._on_rows(op, avals, inputs)
+            return self._for_all_sizes(op, avals, inputs)
         return self._or_by_plan(call, op, avals, numbers)
 
     def _drawn(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
@@ -150,10 +151,10 @@ class SingleOperations:
         form = (op.operation, dtype)
         shapes = self._drawn_shapes[form] = self._drawn_shapes.get(form, 0) + 1
         if shapes <= SHAPES or not 0 < count <= MOST_DRAWN or attributes.get("shape") != shape:
-            return self._on_rows(op, avals, inputs)
+            return self._for_all_sizes(op, avals, inputs)
         larger = op.operation.op(**{**attributes, "shape": (_rounded(count),)})
         if larger.attributes == attributes:
-            return self._on_rows(op, avals, inputs)
+            return self._for_all_sizes(op, avals, inputs)
         device, aval = self._device, Aval(shape, dtype)
         strides = [math.prod(shape[axis + 1 :]) for axis in range(len(shape))]
 
@@ -163,23 +164,24 @@ class SingleOperations:
 
         return run
 
-    def _on_rows(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
-        """How an operation runs on rows: on more than two numbers of them, not by plans."""
-        any_rows = late("ingle_cpu.eager.any_rows")
+    def _for_all_sizes(
+        self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]
+    ) -> Run:
+        """How an operation runs: once it has come with a few sizes, not by plans for each."""
         numbers = [type(x) is Scalar for x in inputs]
-        rows = any_rows.rows_of(op, inputs)
-        if rows is None:
+        form = form_of(op, inputs)
+        if form is None:
             return self._plan(op, avals, numbers)
-        calls = self._rows.get(rows.form)
+        calls = self._sized.get(form)
         if calls is None:
-            calls = self._rows[rows.form] = any_rows.RowCalls(self._device)
-        call = calls.call(op, inputs, rows.number)
+            calls = self._sized[form] = SizedCalls(self._device, self._fusion)
+        call = calls.call(op, inputs)
         if call is None:
-            return self._plan(op, avals, numbers, calls if calls.wanted else None, rows.number)
+            return self._plan(op, avals, numbers, calls)
         return self._or_by_plan(call, op, avals, numbers)
 
     def _or_by_plan(
-        self, call: AnyShapeCall | RowCall, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]
+        self, call: AnyShapeCall | SizedCall, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]
     ) -> Run:
         """A call, or a plan where the operands are such that the call does not serve them."""
         plan: Run | None = None
@@ -226,9 +228,9 @@ class SingleOperations:
 
     def _plan(
         self, op: Op, avals: Sequence[Aval], numbers: Sequence[bool],
-        calls: RowCalls | None = None, rows: int = 0,
+        calls: SizedCalls | None = None,
     ) -> Run:  # fmt: skip
-        """A plan of an operation; `calls`, if given, shall know of it as one on so many rows."""
+        """A plan of an operation; `calls`, if given, shall know of its graph."""
         graph = Graph()
         args = [
             graph.scalar(a.dtype) if number else graph.input(a)
@@ -256,7 +258,7 @@ class SingleOperations:
             self._forms[form] = count + 1, executable.products
             waiting, unknown[:] = unknown[:], ()
             for each in waiting:
-                each.note(rows, executable, values)
+                each.note(graph, values)
             return outputs
 
         return run

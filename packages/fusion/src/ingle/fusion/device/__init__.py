@@ -24,7 +24,10 @@ from ..ir.views import View as View
 from ..ir.views import axes_by_strides as axes_by_strides
 from ..passes.convolutions import WindowProblem as WindowProblem
 from ..passes.decompose import avals_of as avals_of
+from ..pipeline import any_size_plan as any_size_plan
 from ..record.log import Inputs as Inputs
+from ..runtime.any_size_plan import AnySizePlan as AnySizePlan
+from ..runtime.any_size_plan import SizedRun as SizedRun
 from ..runtime.custom_kernels import CustomKernel as CustomKernel
 from ..runtime.custom_kernels import custom_kernel_of as custom_kernel_of
 from ..runtime.custom_kernels import has_custom_kernel as has_custom_kernel

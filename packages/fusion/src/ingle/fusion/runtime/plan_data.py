@@ -114,7 +114,6 @@ def plan_data_of(
     graph = schedule.graph
     scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
     numbers = {n: i for i, n in enumerate((*graph.inputs, *schedule.own))}
-    place = {s: i for i, s in enumerate(graph.scalars)}
     steps: list[KernelRun | HostCall] = []
     done = 0
     for step in schedule.steps:
@@ -124,15 +123,10 @@ def plan_data_of(
             for value in graph.nodes[step.position].results:
                 numbers[value] = len(numbers)
             continue
-        roots: dict[int, int] = {}
-        launches = [
-            _launch(schedule, call, roots, place)._replace(workspace=schedule.workspaces.get(at))
-            for at, call in enumerate(step, done)
-        ]
+        launches, roots = kernel_run(schedule, step, numbers, done)
         done += len(step)
-        executable = device.executable(launches, 1 + len(roots), scalars)
-        steps.append(KernelRun(executable, tuple([numbers[r] for r in roots])))
-    outputs = [_output(schedule, o, numbers) for o in graph.outputs]
+        steps.append(KernelRun(device.executable(launches, 1 + len(roots), scalars), roots))
+    outputs = outputs_of(schedule, numbers)
     count = len(outputs) - len(checks)
     return PlanData(
         inputs=len(graph.inputs) - len(constants), host=host, scalars=scalars, constants=constants,
@@ -141,6 +135,34 @@ def plan_data_of(
         checks=[Check(n, *check) for (n, _), check in zip(outputs[count:], checks, strict=True)],
         donors={numbers[value]: given for value, given in taken.items()}, products=products,
     )  # fmt: skip
+
+
+def kernel_run(
+    schedule: Schedule, calls: Sequence[Call | WholeCall], numbers: Mapping[int, int],
+    first: int = 0,
+) -> tuple[list[Launch], tuple[int, ...]]:  # fmt: skip
+    """The launches of kernels that run one after the other, and the roots of their buffers.
+
+    Args:
+        schedule: the plan's.
+        calls: the kernels.
+        numbers: those by which the plan's run knows values.
+        first: the number of the first call among all of the schedule's.
+    """
+    place = {s: i for i, s in enumerate(schedule.graph.scalars)}
+    roots: dict[int, int] = {}
+    launches = [
+        _launch(schedule, call, roots, place)._replace(workspace=schedule.workspaces.get(at))
+        for at, call in enumerate(calls, first)
+    ]
+    return launches, tuple([numbers[r] for r in roots])
+
+
+def outputs_of(
+    schedule: Schedule, numbers: Mapping[int, int]
+) -> list[tuple[int, View | None]]:  # fmt: skip
+    """A plan's outputs: numbers of values, and where the output is a view of one, that view."""
+    return [_output(schedule, o, numbers) for o in schedule.graph.outputs]
 
 
 def _launch(

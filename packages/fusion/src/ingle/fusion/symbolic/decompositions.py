@@ -123,6 +123,10 @@ class Decompositions:
                 return found
         return None
 
+    def serving(self, numbers: Sequence[Any]) -> SymbolicDecomposition | None:
+        """The one that holds for a graph with these numbers, if one that was made does."""
+        return next((made for made in self._made if made.at(numbers) is not None), None)
+
     def note(self, numbers: tuple[Any, ...], written: WrittenOut) -> list[tuple[Any, ...]]:
         """Makes an example of a graph that was decomposed by itself.
 

@@ -125,7 +125,7 @@ def symbolic_sequence(general: Generalization, sequence: KernelSequence) -> Symb
     places = _Places(
         [k for k, v in enumerate(graph.values) if has_sizes((v.aval.shape, v.data))],
         [k for k, node in enumerate(graph.nodes) if has_sizes(_statics(node))],
-        [_with_sizes(call) for call in calls],
+        [with_sizes(call) for call in calls],
         views.found(),
     )
     sizes = general.inquiry.function(
@@ -189,12 +189,7 @@ class SymbolicSequence:
             named = dict(zip(op.operation.statics, statics, strict=True))
             new.nodes[k] = Node(op.operation.op(**named), args, results)
         rest = iter(calls)
-        made = [
-            call._replace(**dict(zip(_FIELDS[type(call)], next(rest), strict=True)))
-            if part
-            else call
-            for call, part in self._places.calls
-        ]
+        made = [at_sizes(call, next(rest)) if part else call for call, part in self._places.calls]
         found = dict(zip(self._places.views, views, strict=True))
         return KernelSequence(new, Views(new, found), made, inline)
 
@@ -206,7 +201,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 """What depends on sizes in a call; kernels do not."""
 
 
-def _with_sizes(call: Call | HostStep) -> tuple[Any, tuple[Any, ...]]:
+def with_sizes(call: Call | HostStep) -> tuple[Any, tuple[Any, ...]]:
     """A call whose kernel is settled, and what of it sizes occur in; nothing if they do not."""
     if isinstance(call, HostStep):
         return call, ()
@@ -214,6 +209,13 @@ def _with_sizes(call: Call | HostStep) -> tuple[Any, tuple[Any, ...]]:
     part = tuple([getattr(call, name) for name in names])
     others = {n: settled(getattr(call, n)) for n in call._fields if n not in names}
     return call._replace(**others), part if has_sizes(part) else ()
+
+
+def at_sizes(call: Any, part: tuple[Any, ...]) -> Any:
+    """A call with what of it depends on sizes, which may be nothing; see `with_sizes`."""
+    if not part:
+        return call
+    return call._replace(**dict(zip(_FIELDS[type(call)], part, strict=True)))
 
 
 def _sizes_of(value: Value) -> tuple[Any, Any]:
