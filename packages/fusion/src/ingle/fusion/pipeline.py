@@ -133,9 +133,7 @@ def any_size_plan(
     decomposed, rest = _decomposed(device, fusion, *samples[-1])
     written = written_out(decomposed, rest)
     alike = [w.form.numbers for w in found if w is not None]
-    return _for_all_sizes(
-        lambda: _any_size_plan(device, decomposition, decomposed, written, alike)
-    )
+    return _for_all_sizes(lambda: _any_size_plan(device, decomposition, decomposed, written, alike))
 
 
 def _any_size_plan(

@@ -51,7 +51,7 @@ class AnyShapeCall:
         table = kernel_table(code, values, data.inputs + 1, args, units=SAMPLE, grain=WORTH)
         self._tables = IdleTables(table)
 
-    def __call__(self, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
+    def __call__(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
         """Runs it; None if the numbers need another kernel."""
         scalars = self._host(*[x.value for x in inputs if isinstance(x, Scalar)])
         if scalars is None:

@@ -11,7 +11,16 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from ingle.fusion.device import (
-    Fusion, Graph, any_size_plan, is_exact, registrations,
+    Fusion,
+    Graph,
+    GraphPlans,
+    Layout,
+    any_size_plan,
+    as_in_memory,
+    is_exact,
+    laid_out,
+    layout_of,
+    registrations,
 )
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.late_imports import late
@@ -49,18 +58,61 @@ class SizedCalls:
     def __init__(self, device: Any, fusion: Fusion) -> None:
         self._device = device
         self._fusion = fusion
+        self._products: tuple[int, ...] = ()
+        self._layouts: dict[Layout, _LayoutCalls] = {}
+
+    def note(
+        self, executable: GraphPlans, graph: Graph, handles: Sequence[Handle],
+        numbers: Sequence[Any],
+    ) -> None:  # fmt: skip
+        """Takes notice of a run by a plan, for sizes that it does not serve.
+
+        Args:
+            executable: which ran.
+            graph: its graph: the operation alone.
+            handles, numbers: what it ran on.
+        """
+        self._products = executable.products or ()
+        layout = layout_of(self._device, handles, self._products)
+        calls = self._layouts.get(layout)
+        if calls is None:
+            calls = self._layouts[layout] = _LayoutCalls(self._device, self._fusion)
+        calls.note(laid_out(graph, layout) if layout else graph, numbers)
+
+    def operation(self) -> SizedOperation | None:
+        """The operation on operands of certain sizes; None if nothing is known that serves any."""
+        served = any(calls.plans for calls in self._layouts.values())
+        return SizedOperation(self, self._device) if served else None
+
+    def layout(self, inputs: Sequence[Handle | Scalar]) -> Layout:
+        """Which of some inputs do not lie in C order, where that decides bits."""
+        if not self._products:
+            return ()
+        given: list[Any] = [x for x in inputs if type(x) is not Scalar]
+        return layout_of(self._device, given, self._products)
+
+    def call(
+        self, op: Op, inputs: Sequence[Handle | Scalar], layout: Layout
+    ) -> SizedCall | None:  # fmt: skip
+        """How it runs on operands like these; None if there has to be a plan."""
+        calls = self._layouts.get(layout)
+        return None if calls is None else calls.call(op, inputs, layout)
+
+
+class _LayoutCalls:
+    """The same for operands that lie alike."""
+
+    def __init__(self, device: Any, fusion: Fusion) -> None:
+        self._device = device
+        self._fusion = fusion
         self._samples: list[tuple[Graph, Sequence[Any]]] = []
-        self._plans: list[SizedPlan] = []
+        self.plans: list[SizedPlan] = []
         self._failed = 0
 
-    @property
-    def wanted(self) -> bool:
-        """Whether it wants to know of graphs that have plans of their own."""
-        return self._failed < TRIES and len(self._plans) < MOST_PLANS
-
     def note(self, graph: Graph, numbers: Sequence[Any]) -> None:
-        """Takes notice of the graph of the operation for sizes that it does not serve."""
-        if not self.wanted:
+        """Takes notice of a graph that has a plan of its own; of the third one for all sizes is
+        made."""
+        if self._failed >= TRIES or len(self.plans) >= MOST_PLANS:
             return
         self._samples.append((graph, numbers))
         if len(self._samples) < EXAMPLES:
@@ -70,15 +122,49 @@ class SizedCalls:
         if plan is None:
             self._failed += 1
         else:
-            self._plans = [late("ingle_cpu.eager.sized_call").SizedPlan(plan), *self._plans]
+            self.plans = [late("ingle_cpu.eager.sized_call").SizedPlan(plan), *self.plans]
 
-    def call(self, op: Op, inputs: Sequence[Handle | Scalar]) -> SizedCall | None:
-        """How it runs on operands like these; None if there has to be a plan."""
-        if not self._plans:
+    def call(
+        self, op: Op, inputs: Sequence[Handle | Scalar], layout: Layout
+    ) -> SizedCall | None:  # fmt: skip
+        if not self.plans:
             return None
-        numbers = [n for x in (*inputs, *infer(op, inputs)) for n in x.shape]
-        for served in self._plans:
+        axes, position = dict(layout), 0
+        numbers: list[int] = []
+        for x in inputs:
+            if type(x) is not Scalar:
+                order = axes.get(position)
+                if order is not None:
+                    numbers += [x.shape[axis] for axis in order]
+                position += 1
+            numbers += x.shape
+        for aval in infer(op, inputs):
+            numbers += aval.shape
+        for served in self.plans:
             run = served.plan.at(numbers)
             if run is not None:
                 return served.call(self._device, op, run)
         return None
+
+
+class SizedOperation:
+    """An operation on operands of certain sizes, wherever its operands lie."""
+
+    def __init__(self, calls: SizedCalls, device: Any) -> None:
+        self._calls = calls
+        self._device = device
+        self._found: dict[Layout, SizedCall | None] = {}
+
+    def __call__(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
+        """Runs it; None if it takes a plan."""
+        layout = self._calls.layout(inputs)
+        if layout in self._found:
+            call = self._found[layout]
+        else:
+            call = self._found[layout] = self._calls.call(op, inputs, layout)
+        if call is None:
+            return None
+        given: list[Any] = [x for x in inputs if type(x) is not Scalar]
+        if layout:
+            given = as_in_memory(self._device, given, layout)
+        return call(given, [x.value for x in inputs if type(x) is Scalar])

@@ -26,7 +26,6 @@ from .any_size import SizedCalls, form_of
 
 if TYPE_CHECKING:
     from .any_shape import AnyShapeCall
-    from .sized_call import SizedCall
 
 FEW = 4096
 """Elements up to which NumPy's call is the faster one."""
@@ -175,24 +174,25 @@ class SingleOperations:
         calls = self._sized.get(form)
         if calls is None:
             calls = self._sized[form] = SizedCalls(self._device, self._fusion)
-        call = calls.call(op, inputs)
-        if call is None:
+        sized = calls.operation()
+        if sized is None:
             return self._plan(op, avals, numbers, calls)
-        return self._or_by_plan(call, op, avals, numbers)
+        return self._or_by_plan(sized, op, avals, numbers, calls)
 
     def _or_by_plan(
-        self, call: AnyShapeCall | SizedCall, op: Op, avals: Sequence[Aval], numbers: Sequence[bool]
-    ) -> Run:
+        self, call: Callable[[Op, Sequence[Handle | Scalar]], list[Handle] | None], op: Op,
+        avals: Sequence[Aval], numbers: Sequence[bool], calls: SizedCalls | None = None,
+    ) -> Run:  # fmt: skip
         """A call, or a plan where the operands are such that the call does not serve them."""
         plan: Run | None = None
 
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:
             nonlocal plan
-            found = call(inputs)
+            found = call(op, inputs)
             if found is not None:
                 return found
             if plan is None:
-                plan = self._plan(op, avals, numbers)
+                plan = self._plan(op, avals, numbers, calls)
             return plan(op, inputs)
 
         return run
@@ -258,7 +258,7 @@ class SingleOperations:
             self._forms[form] = count + 1, executable.products
             waiting, unknown[:] = unknown[:], ()
             for each in waiting:
-                each.note(graph, values)
+                each.note(executable, graph, handles, values)
             return outputs
 
         return run

@@ -12,7 +12,7 @@ from ingle.fusion.device import AnySizePlan, Launch, SizedRun
 from ingle.fusion.device.executables import bits_of_number
 from ingle.fusion.device.kernels import NestCall, units
 from ingle.tensor.blocks import call_holding
-from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
 
@@ -54,25 +54,21 @@ class SizedCall:
     ) -> None:  # fmt: skip
         self._device = device
         self._run = run
-        self._products = plan.products
         self._roots = plan.roots
         self._launched = launched
         large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in run.own)
         self._name = op.operation.name if large else ""
 
-    def __call__(self, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
-        """Runs it; None if it takes a plan.
+    def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:
+        """Runs it on tensors and numbers; None if it takes a plan.
 
         Raises:
             OutOfRangeError: an index is.
         """
-        scalars = self._run.scalars([x.value for x in inputs if type(x) is Scalar])
+        scalars = self._run.scalars(numbers)
         if scalars is None:
             return None
-        device, given = self._device, [x for x in inputs if type(x) is not Scalar]
-        for i in self._products:
-            if device.axes_in_memory(given[i]) is not None:
-                return None
+        device = self._device
         if self._name:
             known = call_holding(maker, self._name, self._known, given)
         else:
@@ -87,7 +83,9 @@ class SizedCall:
         return [
             known[n]
             if view is None
-            else device.viewed(known[n], Aval(view.shape, known[n].dtype), view.strides, view.offset)
+            else device.viewed(
+                known[n], Aval(view.shape, known[n].dtype), view.strides, view.offset
+            )
             for n, view in self._run.outputs
         ]
 

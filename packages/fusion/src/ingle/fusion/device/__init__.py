@@ -42,6 +42,10 @@ from ..runtime.device import NativeExecutable as NativeExecutable
 from ..runtime.device import Ordered as Ordered
 from ..runtime.device import Turns as Turns
 from ..runtime.graph_plans import GraphPlans as GraphPlans
+from ..runtime.input_layouts import Layout as Layout
+from ..runtime.input_layouts import as_in_memory as as_in_memory
+from ..runtime.input_layouts import laid_out as laid_out
+from ..runtime.input_layouts import layout_of as layout_of
 from ..runtime.offers import Offer as Offer
 from ..runtime.offers import taker as taker
 from ..runtime.pending_checks import PendingChecks as PendingChecks

@@ -22,6 +22,7 @@ from ..symbolic.sequences import Generalization, at_sizes, with_sizes
 from .device import Launch
 from .plan_data import kernel_run, outputs_of
 
+
 class SizedRun(NamedTuple):
     """What one size comes to.
 
@@ -56,7 +57,6 @@ class AnySizePlan:
         roots: the numbers of the values that are their buffers, behind the arena.
         scalars: the dtypes of the numbers that kernels take.
         inputs: how many there are.
-        products: positions of the inputs whose order of axes in memory decides bits.
     """
 
     def __init__(
@@ -74,7 +74,6 @@ class AnySizePlan:
             launch._replace(call=call) for launch, (call, _) in zip(launches, parts, strict=True)
         ]
         self.scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
-        self.products = tuple([i for i in rest.products if i < self.inputs])
         self._decomposition = decomposition
         self._general = general
         self._dtypes: list[DType] = [graph.values[v].aval.dtype for v in schedule.own]

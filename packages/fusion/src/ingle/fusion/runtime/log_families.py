@@ -21,6 +21,7 @@ from typing import Any, Protocol, runtime_checkable
 from ingle.tensor.contract import Handle
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
+from ingle.tensor.operation import typed_key
 
 from ..ir.graph import Graph
 from ..symbolic.families import EXAMPLES
@@ -149,6 +150,7 @@ class LogFamily:
         self._recalled = self._unknown = 0
         self._filling = Durations()
         self._impossible = False
+        self._numbers: list[Any] = []
         self.alone = Durations()
         self.varying: Sequence[bool] | None = None
 
@@ -158,6 +160,17 @@ class LogFamily:
             self.varying = list(varying)
             self._examples, self._begun = [], None
             self._made = self._served = self._missed = 0
+
+    def note_numbers(self, numbers: Sequence[Any]) -> None:
+        """Notes the numbers of a log: those that vary between sizes do so from run to run. Whole
+        ones may be sizes themselves."""
+        keys = [None if type(n) is int else typed_key(n) for n in numbers]
+        before, self._numbers = self._numbers, keys
+        known = self.varying or [False] * len(keys)
+        if len(before) == len(keys):
+            varying = [v or a != b for v, a, b in zip(known, before, keys, strict=True)]
+            if varying != list(known):
+                self.differs(varying)
 
     @property
     def serves(self) -> bool:

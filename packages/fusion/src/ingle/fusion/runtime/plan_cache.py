@@ -309,6 +309,7 @@ class PlanCache:
         self, form: _Form, family: LogFamily, graph: Graph, numbers: Sequence[Any]
     ) -> None:  # fmt: skip
         """Takes up a plan for all sizes, and helps to make one."""
+        family.note_numbers(numbers)
         if family.varying is not None:
             form.varying = list(family.varying)
         try:

@@ -201,7 +201,7 @@ _FIELDS: dict[type, tuple[str, ...]] = {
 """What depends on sizes in a call; kernels do not."""
 
 
-def with_sizes(call: Call | HostStep) -> tuple[Any, tuple[Any, ...]]:
+def with_sizes(call: Any) -> tuple[Any, tuple[Any, ...]]:
     """A call whose kernel is settled, and what of it sizes occur in; nothing if they do not."""
     if isinstance(call, HostStep):
         return call, ()

@@ -42,7 +42,7 @@ def reduced(loss: Tensor, reduction: str) -> Tensor:
     if reduction == "none":
         return loss
     total = sum(loss)
-    return total if reduction == "sum" else total / float(loss.size)
+    return total if reduction == "sum" else total / loss.size
 
 
 def _body(value: Callable[..., Any], *operands: Any, reduction: str) -> Tensor:
@@ -114,7 +114,7 @@ def unreduced(g: Tensor, shape: Shape, reduction: str) -> Tensor:
     count = 1
     for n in shape:
         count *= n
-    return broadcast_to(g / float(count) if reduction == "mean" and count else g, shape)
+    return broadcast_to(g / count if reduction == "mean" and count else g, shape)
 
 
 def _same_shape(name: str, x: TensorLike, target: TensorLike) -> None:

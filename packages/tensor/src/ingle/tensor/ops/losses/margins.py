@@ -228,7 +228,7 @@ def multi_margin_loss(
             raise ShapeError(f"{name}: weight must have shape {(count,)}, got {each.shape}")
         lack = lack * reshape(take(astype(each, lack.dtype), places, axis=0), (*places.shape, 1))
     wrong = where(one_hot(places, count, dtype="bool"), 0, lack)
-    return _reduced(name, reduce_sum(wrong, axis=-1) / float(count), reduction)
+    return _reduced(name, reduce_sum(wrong, axis=-1) / count, reduction)
 
 
 @guarded
@@ -259,7 +259,7 @@ def multilabel_margin_loss(x: TensorLike, target: TensorLike, *, reduction: str 
         scores, (*scores.shape[:-1], 1, count)
     ))  # fmt: skip
     counted = broadcast_to(reshape(~ended, (*ended.shape, 1)) & ~is_right, lack.shape)
-    each = reduce_sum(where(counted, lack, 0), axis=(-2, -1)) / float(count)
+    each = reduce_sum(where(counted, lack, 0), axis=(-2, -1)) / count
     return _reduced(name, each, reduction)
 
 

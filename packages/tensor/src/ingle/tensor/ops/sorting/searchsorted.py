@@ -86,16 +86,22 @@ def _body(x1: Tensor, x2: Tensor, *, side: str) -> Tensor:
     """Halves the interval of each element, all at once.
 
     All intervals are as long, so that only where they begin is a tensor: the element in front of an
-    interval's second half says whether it begins there.
+    interval's second half says whether it begins there. The first two overlap, so that all others
+    are one element shorter than a power of two: the same numbers for all lengths of an octave.
     """
     size = x1.shape[-1]
     begin = zeros(x2.shape, dtype=int64, device=x2.device)
-    while size:
-        half = size // 2
+    if not size:
+        return begin
+    half = 1
+    while 2 * half <= size:
+        half *= 2
+    step = size - half + 1
+    while half:
         place = begin + (half - 1) if half > 1 else begin
         found = take(x1, place) if x1.ndim == 1 else take_along_axis(x1, place, axis=-1)
-        begin = where(_before(found, x2, side), begin + max(half, 1), begin)
-        size = size - half if half else 0
+        begin = where(_before(found, x2, side), begin + step, begin)
+        step = half = half // 2
     return begin
 
 
