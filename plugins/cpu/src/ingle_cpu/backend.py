@@ -12,6 +12,7 @@ import numpy as np
 
 from ingle.fusion.device import (
     DESKTOP,
+    AnySizePlan,
     Fusion,
     Graph,
     GraphPlans,
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from .background.async_plan import CpuAsyncPlan
     from .codes.calls import CodesCalls
     from .eager.custom_kernel import CustomCall
+    from .eager.sized_call import SizedPlan
     from .launch.executable import CpuExecutable
     from .launch.plan_store import CpuPlanStore
 
@@ -201,6 +203,11 @@ class Cpu(NumpyBackend):
     def run_turns(self, runs: Sequence[Turns], scalars: Sequence[Any]) -> None:
         """Runs executables one after the other, as often as each of them has addresses."""
         late("ingle_cpu.launch.repeat").run_turns(runs, scalars)
+
+    def sized_plan(self, plan: AnySizePlan) -> SizedPlan:
+        """What runs a plan for all sizes."""
+        made: SizedPlan = late("ingle_cpu.eager.sized_call").SizedPlan(self, plan)
+        return made
 
     @cached_property
     def plan_store(self) -> CpuPlanStore | None:

@@ -11,9 +11,10 @@ import ingle.tensor as it
 from ingle.fusion.runtime import graph_plans
 from ingle.tensor.device import backend_of
 from ingle.tensor.errors import OutOfRangeError
+from ingle.testkit.bits import same_bits
 from ingle_cpu.eager import any_size
 from ingle_cpu.eager.single_operation import SingleOperations
-from ingle_cpu.eager.sized_call import SizedCall
+from ingle_cpu.eager.sized_call import CpuSizedCall
 
 WIDTH = 48
 FUNCTIONS = {
@@ -79,8 +80,7 @@ def test_bits_are_those_of_plans(name, dtype, device, monkeypatch):
             known, device._single_operations._known = device._single_operations._known, {}
             expected = function(x, w, b).numpy()
             device._single_operations._known = known
-        np.testing.assert_array_equal(found, expected, err_msg=f"{count} rows")
-        assert found.tobytes() == expected.tobytes(), f"{count} rows"
+        assert same_bits(found, expected), f"{count} rows: {found} is not {expected}"
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -119,9 +119,9 @@ def test_operands_that_lie_otherwise_and_threads(name, device):
 
 def test_wrong_indices_are_found_for_each_size(device, monkeypatch):
     used = []
-    run = SizedCall.__call__
+    run = CpuSizedCall.__call__
     monkeypatch.setattr(
-        SizedCall, "__call__", lambda self, *args: used.append(1) or run(self, *args)
+        CpuSizedCall, "__call__", lambda self, *args: used.append(1) or run(self, *args)
     )
     rng = np.random.default_rng(3)
     for count in range(5, 20):

@@ -8,13 +8,16 @@ symbols. So there is no other plan: what it comes to for the sizes at hand is co
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import Any
 
 from ingle.fusion.device import (
     Fusion,
     Graph,
     GraphPlans,
     Layout,
+    SizedCall,
+    SizedCalls,
     any_size_plan,
     as_in_memory,
     is_exact,
@@ -23,18 +26,8 @@ from ingle.fusion.device import (
     registrations,
 )
 from ingle.tensor.contract import Handle, Scalar
-from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
 
-if TYPE_CHECKING:
-    from .sized_call import SizedCall, SizedPlan
-
-EXAMPLES = 3
-"""Sizes of an operation that have plans of their own, of which one for all sizes is made."""
-MOST_PLANS = 4
-"""Plans for all sizes: sizes may grow out of where each is a case of its own."""
-TRIES = 3
-"""After so many plans that could not be made, an operation is left to plans for each size."""
 SIZES = frozenset({"shape", "sizes", "size"})
 """Attributes of an operation that are sizes themselves."""
 
@@ -47,7 +40,7 @@ def form_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Any:
     return (op, *ranks, is_exact(), registrations())
 
 
-class SizedCalls:
+class OperationCalls:
     """How an operation on operands of some ranks and dtypes runs, whatever their sizes.
 
     Args:
@@ -59,7 +52,7 @@ class SizedCalls:
         self._device = device
         self._fusion = fusion
         self._products: tuple[int, ...] = ()
-        self._layouts: dict[Layout, _LayoutCalls] = {}
+        self._layouts: dict[Layout, SizedCalls] = {}
 
     def note(
         self, executable: GraphPlans, graph: Graph, handles: Sequence[Handle],
@@ -76,12 +69,13 @@ class SizedCalls:
         layout = layout_of(self._device, handles, self._products)
         calls = self._layouts.get(layout)
         if calls is None:
-            calls = self._layouts[layout] = _LayoutCalls(self._device, self._fusion)
+            make = partial(any_size_plan, self._device, self._fusion)
+            calls = self._layouts[layout] = SizedCalls(self._device, make)
         calls.note(laid_out(graph, layout) if layout else graph, numbers)
 
     def operation(self) -> SizedOperation | None:
         """The operation on operands of certain sizes; None if nothing is known that serves any."""
-        served = any(calls.plans for calls in self._layouts.values())
+        served = any(calls.serves for calls in self._layouts.values())
         return SizedOperation(self, self._device) if served else None
 
     def layout(self, inputs: Sequence[Handle | Scalar]) -> Layout:
@@ -96,38 +90,7 @@ class SizedCalls:
     ) -> SizedCall | None:  # fmt: skip
         """How it runs on operands like these; None if there has to be a plan."""
         calls = self._layouts.get(layout)
-        return None if calls is None else calls.call(op, inputs, layout)
-
-
-class _LayoutCalls:
-    """The same for operands that lie alike."""
-
-    def __init__(self, device: Any, fusion: Fusion) -> None:
-        self._device = device
-        self._fusion = fusion
-        self._samples: list[tuple[Graph, Sequence[Any]]] = []
-        self.plans: list[SizedPlan] = []
-        self._failed = 0
-
-    def note(self, graph: Graph, numbers: Sequence[Any]) -> None:
-        """Takes notice of a graph that has a plan of its own; of the third one for all sizes is
-        made."""
-        if self._failed >= TRIES or len(self.plans) >= MOST_PLANS:
-            return
-        self._samples.append((graph, numbers))
-        if len(self._samples) < EXAMPLES:
-            return
-        samples, self._samples = self._samples, []
-        plan = any_size_plan(self._device, self._fusion, samples)
-        if plan is None:
-            self._failed += 1
-        else:
-            self.plans = [late("ingle_cpu.eager.sized_call").SizedPlan(plan), *self.plans]
-
-    def call(
-        self, op: Op, inputs: Sequence[Handle | Scalar], layout: Layout
-    ) -> SizedCall | None:  # fmt: skip
-        if not self.plans:
+        if calls is None or not calls.serves:
             return None
         axes, position = dict(layout), 0
         numbers: list[int] = []
@@ -140,17 +103,13 @@ class _LayoutCalls:
             numbers += x.shape
         for aval in infer(op, inputs):
             numbers += aval.shape
-        for served in self.plans:
-            run = served.plan.at(numbers)
-            if run is not None:
-                return served.call(self._device, op, run)
-        return None
+        return calls.call(numbers, op.operation.name)
 
 
 class SizedOperation:
     """An operation on operands of certain sizes, wherever its operands lie."""
 
-    def __init__(self, calls: SizedCalls, device: Any) -> None:
+    def __init__(self, calls: OperationCalls, device: Any) -> None:
         self._calls = calls
         self._device = device
         self._found: dict[Layout, SizedCall | None] = {}

@@ -22,7 +22,7 @@ from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
 
 from ..memory import SMALL, maker
-from .any_size import SizedCalls, form_of
+from .any_size import OperationCalls, form_of
 
 if TYPE_CHECKING:
     from .any_shape import AnyShapeCall
@@ -65,7 +65,7 @@ class SingleOperations:
         self._known: dict[Any, Run] = {}
         self._any_shape: dict[Any, tuple[int, AnyShapeCall | None]] = {}
         self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
-        self._sized: dict[Any, SizedCalls] = {}
+        self._sized: dict[Any, OperationCalls] = {}
         self._drawn_shapes: dict[Any, int] = {}
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
@@ -173,7 +173,7 @@ class SingleOperations:
             return self._plan(op, avals, numbers)
         calls = self._sized.get(form)
         if calls is None:
-            calls = self._sized[form] = SizedCalls(self._device, self._fusion)
+            calls = self._sized[form] = OperationCalls(self._device, self._fusion)
         sized = calls.operation()
         if sized is None:
             return self._plan(op, avals, numbers, calls)
@@ -181,7 +181,7 @@ class SingleOperations:
 
     def _or_by_plan(
         self, call: Callable[[Op, Sequence[Handle | Scalar]], list[Handle] | None], op: Op,
-        avals: Sequence[Aval], numbers: Sequence[bool], calls: SizedCalls | None = None,
+        avals: Sequence[Aval], numbers: Sequence[bool], calls: OperationCalls | None = None,
     ) -> Run:  # fmt: skip
         """A call, or a plan where the operands are such that the call does not serve them."""
         plan: Run | None = None
@@ -228,7 +228,7 @@ class SingleOperations:
 
     def _plan(
         self, op: Op, avals: Sequence[Aval], numbers: Sequence[bool],
-        calls: SizedCalls | None = None,
+        calls: OperationCalls | None = None,
     ) -> Run:  # fmt: skip
         """A plan of an operation; `calls`, if given, shall know of its graph."""
         graph = Graph()

@@ -8,13 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from ingle.fusion.device import AnySizePlan, Launch, SizedRun
+from ingle.fusion.device import AnySizePlan, Launch, Line, SizedRun
 from ingle.fusion.device.executables import bits_of_number
 from ingle.fusion.device.kernels import NestCall, units
 from ingle.tensor.blocks import call_holding
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
-from ingle.tensor.operation import Op
 
 from ..launch.executable import MANY, QUICK, CpuExecutable
 from ..launch.table_builder import grain_of, kernel_of
@@ -27,37 +26,45 @@ class SizedPlan:
     """A plan for all sizes, and the tables of its nests, if it is nests alone.
 
     Args:
+        device: the backend.
         plan: for all sizes.
     """
 
-    def __init__(self, plan: AnySizePlan) -> None:
-        self.plan = plan
+    def __init__(self, device: Any, plan: AnySizePlan) -> None:
+        self._device = device
+        self._plan = plan
         nests = all(isinstance(launch.call, NestCall) for launch in plan.launches)
         self._tables = _NestTables(plan) if nests else None
 
-    def call(self, device: Any, op: Op, run: SizedRun) -> SizedCall | None:
-        """How it runs for some sizes; None if that takes so long that Ctrl-C should be able to end
+    def call(self, run: SizedRun, made_by: str, lines: Sequence[Line]) -> CpuSizedCall | None:
+        """What runs it for some sizes; None if that takes so long that Ctrl-C should be able to end
         it, as it can a plan."""
         if self._tables is None:
-            launched: _SizedNests | _SizedProducts = _SizedProducts(self.plan, run)
+            launched: _SizedNests | _SizedProducts = _SizedProducts(self._plan, run)
         else:
             launched = _SizedNests(self._tables, run)
-        return None if launched.long else SizedCall(device, op, self.plan, run, launched)
+        if launched.long:
+            return None
+        large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in run.own)
+        checks = [(check.flag, check.located(lines)) for check in run.checks]
+        name = made_by if large else ""
+        return CpuSizedCall(self._device, self._plan, run, launched, name, checks)
 
 
-class SizedCall:
-    """An operation on operands of certain sizes."""
+class CpuSizedCall:
+    """A graph of certain sizes."""
 
     def __init__(
-        self, device: Any, op: Op, plan: AnySizePlan, run: SizedRun,
-        launched: _SizedNests | _SizedProducts,
+        self, device: Any, plan: AnySizePlan, run: SizedRun,
+        launched: _SizedNests | _SizedProducts, made_by: str, checks: Sequence[tuple[int, str]],
     ) -> None:  # fmt: skip
         self._device = device
         self._run = run
+        self._products = plan.products
         self._roots = plan.roots
         self._launched = launched
-        large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in run.own)
-        self._name = op.operation.name if large else ""
+        self._name = made_by
+        self._checks = checks
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:
         """Runs it on tensors and numbers; None if it takes a plan.
@@ -69,6 +76,9 @@ class SizedCall:
         if scalars is None:
             return None
         device = self._device
+        for i in self._products:
+            if device.axes_in_memory(given[i]) is not None:
+                return None
         if self._name:
             known = call_holding(maker, self._name, self._known, given)
         else:
@@ -77,7 +87,7 @@ class SizedCall:
         self._launched(0 if arena is None else arena.address, known, self._roots, scalars)
         if arena is not None:
             device.take_back(arena)
-        for number, text in self._run.checks:
+        for number, text in self._checks:
             if device.flag(known[number]):
                 raise OutOfRangeError(text)
         return [

@@ -56,6 +56,8 @@ from ..runtime.plan_data import KernelRun as KernelRun
 from ..runtime.programs import ProgramPlans as ProgramPlans
 from ..runtime.scratch import Lender as Lender
 from ..runtime.scratch import Lent as Lent
+from ..runtime.sized_calls import SizedCall as SizedCall
+from ..runtime.sized_calls import SizedCalls as SizedCalls
 from ..schedule.rates import DESKTOP as DESKTOP
 from ..schedule.rates import PER_BYTE as PER_BYTE
 from ..schedule.rates import Rates as Rates
@@ -68,6 +70,7 @@ from ..support.settings import check_settings as check_settings
 from ..support.settings import is_exact as is_exact
 from ..support.settings import is_fused as is_fused
 from ..support.settings import is_measured as is_measured
+from ..support.source_location import Line as Line
 from ..support.source_location import user_line as user_line
 from ..support.switching import switching as switching
 from ..support.time_slices import give_way as give_way

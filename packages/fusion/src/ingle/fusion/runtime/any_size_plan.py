@@ -20,7 +20,7 @@ from ..schedule.schedule import Schedule
 from ..symbolic.decompositions import SymbolicDecomposition, WrittenOut
 from ..symbolic.sequences import Generalization, at_sizes, with_sizes
 from .device import Launch
-from .plan_data import kernel_run, outputs_of
+from .plan_data import Check, kernel_run, outputs_of
 
 
 class SizedRun(NamedTuple):
@@ -32,7 +32,7 @@ class SizedRun(NamedTuple):
         arena: how many bytes of memory the kernels share.
         outputs: the numbers of values, as `PlanData` has them.
         launches: the kernels.
-        checks: the number of each flag, and what is wrong where it is set.
+        checks: what may go wrong.
     """
 
     scalars: Callable[[Sequence[Any]], Sequence[Any] | None]
@@ -40,7 +40,7 @@ class SizedRun(NamedTuple):
     arena: int
     outputs: Sequence[tuple[int, View | None]]
     launches: Sequence[Launch]
-    checks: Sequence[tuple[int, str]]
+    checks: Sequence[Check]
 
 
 class AnySizePlan:
@@ -57,6 +57,7 @@ class AnySizePlan:
         roots: the numbers of the values that are their buffers, behind the arena.
         scalars: the dtypes of the numbers that kernels take.
         inputs: how many there are.
+        products: positions of the inputs whose order of axes in memory decides bits.
     """
 
     def __init__(
@@ -74,6 +75,7 @@ class AnySizePlan:
             launch._replace(call=call) for launch, (call, _) in zip(launches, parts, strict=True)
         ]
         self.scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
+        self.products = tuple([i for i in rest.products if i < self.inputs])
         self._decomposition = decomposition
         self._general = general
         self._dtypes: list[DType] = [graph.values[v].aval.dtype for v in schedule.own]
@@ -120,7 +122,10 @@ class AnySizePlan:
                 launch._replace(call=at_sizes(launch.call, part), pointers=pointers)
                 for launch, (part, pointers) in zip(self.launches, launches, strict=True)
             ],
-            [(n, c.text) for (n, _), c in zip(outputs[count:], written.rest.checks, strict=True)],
+            [
+                Check(number, check.text, check.node)
+                for (number, _), check in zip(outputs[count:], written.rest.checks, strict=True)
+            ],
         )
 
 

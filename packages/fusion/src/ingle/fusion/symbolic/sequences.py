@@ -11,7 +11,7 @@ from ..ir.graph import Graph, Node, Value
 from ..ir.views import View, Views
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
-from ..schedule.schedule import Call, HostStep, KernelSequence
+from ..schedule.schedule import HostStep, KernelSequence
 from .form import VARYING, with_numbers
 from .inquiry import Inquiry, has_sizes, settled
 from .relations import symbols_for
