@@ -18,6 +18,9 @@ CASES: list[tuple[tuple[int, ...], Any]] = [
     ((2, 1, 10, 7), (None, 4)),
     ((3, 5, 6), 1),
     ((1, 2, 5, 4, 6), (2, 3, 4)),
+    ((2, 3, 5, 6), (1, 1)),
+    ((2, 3, 6, 7), (3, 1)),
+    ((2, 3, 5, 4, 6), (1, 2, 1)),
 ]
 
 
@@ -29,6 +32,13 @@ def test_forward_and_gradients(like_torch: Any, shape: Any, size: Any, kind: str
     ours, theirs = (getattr(m, f"adaptive_{kind}_pool{rank}d") for m in (it, functional))
     x = np.random.default_rng(0).permutation(math.prod(shape)).reshape(shape) / 10.0
     like_torch(lambda a: it.square(ours(a, size)), lambda a: theirs(a, size) ** 2, [x])
+
+
+@pytest.mark.usefixtures("road")
+def test_one_window_over_whole_images_is_their_mean() -> None:
+    x = it.asarray(np.random.default_rng(0).standard_normal((3, 5, 7, 7)), dtype="float32")
+    whole = it.adaptive_avg_pool2d(x, 1).numpy()
+    np.testing.assert_array_equal(whole, it.mean(x, axis=(2, 3), keepdims=True).numpy())
 
 
 @pytest.mark.parametrize(("shape", "size"), CASES[2:4])

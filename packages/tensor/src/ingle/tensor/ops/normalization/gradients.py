@@ -141,9 +141,12 @@ def _batch_body(
     others, one = (0, *range(2, x.ndim)), (-1, *(1,) * (x.ndim - 2))
     rstd = reshape(rsqrt(var + eps), one)
     hat, flow = (widened(x) - reshape(mean, one)) * rstd, widened(g)
-    scaled = flow if isinstance(weight, float) else flow * reshape(widened(weight), one)
-    found = _by_x(scaled, hat, rstd, others), sum(flow * hat, axis=others), sum(flow, axis=others)
-    return _as(x.dtype, *found)
+    by_weight, by_bias = sum(flow * hat, axis=others), sum(flow, axis=others)
+    count = max(1, math.prod(x.shape[a] for a in others))
+    along, level = (reshape(s / count, one) for s in (by_weight, by_bias))
+    # A channel has one weight, which scales what the two sums have made of g.
+    scale = rstd if isinstance(weight, float) else rstd * reshape(widened(weight), one)
+    return _as(x.dtype, (flow - level - hat * along) * scale, by_weight, by_bias)
 
 
 def _batch_samples(draw: Draw) -> Iterator[Sample]:

@@ -140,6 +140,10 @@ def _average_rule(x: Aval, *, size: Ints) -> Aval:
 
 def _average_body(x: Tensor, *, size: Ints) -> Tensor:
     out = widened(x)
+    whole = tuple([axis for axis, count in enumerate(size, 2) if count == 1])
+    if whole:  # One sum for all axes that one window covers, before what is left of them.
+        elements = math.prod(x.shape[axis] for axis in whole)
+        out = sum(out, axis=whole, keepdims=True) / elements
     for axis, count in enumerate(size, 2):
         out = _average_along(out, axis, count)
     return astype(out, x.dtype)
