@@ -20,8 +20,8 @@ from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
 from .abi import POINTERS_AT, DriverArgs, parameters
+from .driver_fetching import FetchingCode
 from .driver_images import Memory
-from .driver_packing import PackingCode
 from .microkernel import LINE, STEPS_OF_A_LINE
 
 NAME = "contract"
@@ -32,7 +32,7 @@ def driver_source() -> IRSource:
     return IRSource(_Driver().text(), (NAME,), reduced=False)
 
 
-class _Driver(PackingCode):
+class _Driver(FetchingCode):
     def __init__(self) -> None:
         super().__init__(Writer(NAME))
 
@@ -214,6 +214,7 @@ class _Driver(PackingCode):
         waiting, pitch = self._waiting(j0)
         self.tile_row = self.choose(whole, self.arg.c_row, pitch)
         target = self.choose(whole, self._in_result(column), waiting, "ptr")
+        self.ask(column, columns)
 
         width = self.times(self.arg.width, self.arg.size)
         last_width = self.minus(self.arg.last_width, self.arg.over)
@@ -284,7 +285,7 @@ class _Driver(PackingCode):
             self.panel_buffer, self.times(self.minus(j, self.from_panel), self.packed_panel())
         )
         b = self.choose(self.packs_b, packed, lying, "ptr")
-        ahead = self._soon(lying, j)
+        ahead = self.soon(lying, j)
         columns = self.minus(self.arg.n, self.times(j, self.arg.width))
         last = self.minus(self.high, "1")
 
@@ -309,52 +310,6 @@ class _Driver(PackingCode):
         once = w.call("once", "i64", "llvm.smax.i64", f"i64 {self.deep}", "i64 1")
         w.loop("block", "0", once, self.arg.depth_block, [], block)
 
-    def _soon(self, lying: str, j: str) -> str:
-        """Where that begins which a tile fetches, a line for every few steps of k.
-
-        It is a part of the panel of b that is used next, whose tiles each fetch another one; or,
-        where all panels are near, a part of what the epilogue of the next rows reads. Tiles behind
-        the last part fetch something behind it, which costs next to nothing. Of windows it is the
-        next rows of a: nothing lies where their panels would, and to ask for that is slow. Tiles
-        that slide fetch the image of the next unit first, which that one would wait for.
-        """
-        w = self.w
-        part = self.times(self.deep, str(LINE // STEPS_OF_A_LINE))
-        following = self.plus(j, self.arg.near)
-        more = w.let("more", f"icmp slt i64 {following}, {self.stop}")
-        onward = self.choose(more, self.times(self.arg.near, self.arg.b_panel), self.arg.b_next)
-        panel = self.shift(lying, self.plus(onward, self.times(self.tile_number, part)))
-        # Windows are in no panels before they are packed.
-        rows = self.shift(self.a_tile, self.tile_bytes)
-        image = self.choose(self.slides, self.next_image(j, part, rows), rows, "ptr")
-        panel = self.choose(self.has_windows, image, panel, "ptr")
-        any_fetched = w.let("fetches", f"icmp ne i64 {self.arg.fetched}, 0")
-
-        def operand() -> Values:
-            done = self.times(self.minus(j, self.start), part)
-            rows = self.times(self.arg.rows, self.arg.fetched_row)
-            number = self.op("udiv", done, rows)
-            inside = w.let("inside", f"icmp ult i64 {number}, {self.arg.fetched}")
-            number = self.plus(
-                self.least(number, self.minus(self.arg.fetched, "1")), self.arg.operands
-            )
-            place = w.let("place", f"getelementptr i64, ptr {self.column_strides}, i64 {number}")
-            which = w.let("which", f"load i64, ptr {place}, align 8")
-            below = self.times(self.plus(self.row, self.arg.rows), self.arg.fetched_row)
-            rest = self.op("urem", done, rows)
-            return [
-                self.choose(
-                    inside, self.shift(self._operand(which), self.plus(below, rest)), panel, "ptr"
-                )
-            ]
-
-        return w.when(any_fetched, [("ptr", panel)], operand)[0]
-
-    def _operand(self, number: str) -> str:
-        """The pointer to an operand of the epilogue."""
-        slot = self.w.let("slot", f"getelementptr ptr, ptr %pointers, i64 {self.plus(number, '3')}")
-        return self.w.let("base", f"load ptr, ptr {slot}, align 8")
-
     def epilogue(self, tile: str, column: str, columns: str) -> None:
         """Calls the epilogue for the rows of a tile and some columns."""
         w = self.w
@@ -374,7 +329,7 @@ class _Driver(PackingCode):
         def operand(n: str, _: Values) -> Values:
             place = w.let("stride", f"getelementptr i64, ptr {self.column_strides}, i64 {n}")
             stride = w.let("stride", f"load i64, ptr {place}, align 8")
-            here = self.shift(self._operand(n), self.times(column, stride))
+            here = self.shift(self.operand_at(n), self.times(column, stride))
             slot = w.let("slot", f"getelementptr ptr, ptr {self.nest_pointers}, "
                                  f"i64 {self.plus(n, '1')}")  # fmt: skip
             w.do(f"store ptr {here}, ptr {slot}, align 8")

@@ -30,6 +30,7 @@ from .code import (
 from .epilogue import Epilogue as Epilogue
 from .epilogue import identity as identity
 from .epilogue import is_identity, nest_args
+from .fetching import fetched_of
 from .machine import target
 from .microkernel import lanes_of
 from .pack_launches import packed
@@ -219,9 +220,9 @@ def _compute_entry(
         problem, epilogue, strides, scalars
     )
     values |= {"nest_args": len(of_nest), "operands": len(epilogue.operands)}
-    fetched, values["fetched_row"] = _fetched(problem, choice, epilogue, strides)
-    values["fetched"] = len(fetched)
-    fetched += [0] * (len(epilogue.operands) - len(fetched))
+    fetched = fetched_of(problem, choice, epilogue, strides)
+    values |= {"fetched": fetched.ahead, "asked": fetched.asked, "fetched_row": fetched.row}
+    rest = [0] * (len(epilogue.operands) - len(fetched.numbers))
     columns = [
         steps[-1] * SIZES[operand.dtype]
         for steps, operand in zip(strides, epilogue.operands, strict=True)
@@ -233,34 +234,13 @@ def _compute_entry(
         rows = problem.n if problem.windows.over_places else problem.k
         windows = window_args(problem.windows, rows, problem.b_dtype)
     values["window_args"] = len(windows)
-    args = (*DriverArgs(**values), *windows, *columns, *fetched, *of_nest)
+    args = (*DriverArgs(**values), *windows, *columns, *fetched.numbers, *rest, *of_nest)
     of_one = 2 * problem.m * problem.n * problem.k * problem.turns
     flops = of_one * math.prod(problem.batch) // max(units, 1)
     grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
     pointers = (*sources, Pointer("scratch", 0), *operands)
     addresses = tuple([DriverArgs._fields.index(name) for name in ADDRESSES if values[name]])
     return EntrySpec(function, pointers, args, units, grain, code=(code,), addresses=addresses)
-
-
-def _fetched(
-    problem: Problem, choice: Choice, epilogue: Epilogue, strides: Sequence[Sequence[int]]
-) -> tuple[list[int], int]:
-    """What the epilogue reads in dense rows of the same length, and the bytes of such a row.
-
-    Nothing where tiles have to fetch b instead, or where there is more than one matrix.
-    """
-    _, _, panels = widths(problem, choice)
-    if padded(problem, choice):
-        return [], 1
-    if choice.near * choice.panel_blocks < panels or math.prod(problem.batch) != 1:
-        return [], 1
-    rows = {
-        n: problem.n * SIZES[operand.dtype]
-        for n, (operand, steps) in enumerate(zip(epilogue.operands, strides, strict=True))
-        if not operand.output and tuple(steps[-2:]) == (problem.n, 1)
-    }
-    longest = max(rows.values(), default=1)
-    return [n for n, nbytes in rows.items() if nbytes == longest], max(longest, 1)
 
 
 def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
