@@ -132,6 +132,16 @@ def test_compiled_equals_plain() -> None:
     assert step.recordings <= 2
 
 
+def test_both_biases_have_the_gradient_of_one_sum() -> None:
+    # As it is the same expression, a compiled step takes it once.
+    layer = nn.LSTM(5, 7, num_layers=2)
+    x = it.asarray(np.random.default_rng(0).standard_normal((33, 3, 5)).astype(np.float32))
+    grads = it.sum(layer(x)[0] ** 2).backward()
+    for suffix in ("l0", "l1"):
+        given, state = (grads[getattr(layer, f"bias_{k}_{suffix}")].numpy() for k in ("ih", "hh"))
+        assert given.tobytes() == state.tobytes()
+
+
 def test_dropout_between_layers() -> None:
     layer = nn.GRU(3, 4, num_layers=2, dropout=0.5, generator=it.random.Generator(0))
     x = it.ones((3, 2, 3))

@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle_cpu.matmul.blocking import choose
 from ingle_cpu.matmul.entries_table import entries_table
 from ingle_cpu.matmul.pack_launches import packed
 from ingle_cpu.matmul.packing import Packing
 from ingle_cpu.matmul.plan import A, Pointer
+from ingle_cpu.matmul.problem import Problem
 
 TO = Pointer("scratch", 0)
 
@@ -64,3 +66,18 @@ def test_rows_in_whole_vectors_stay_inside(width: int) -> None:
     run(packing, matrix.ctypes.data, made.ctypes.data)
     assert (made[: depth * width] == matrix).all()
     assert (made[depth * width :] == 7).all()
+
+
+@pytest.mark.parametrize("shape", [(1024, 256, 4096), (512, 128, 1024), (256, 256, 512)])
+def test_rows_that_lie_along_columns_are_packed_for_high_tiles(
+    shape: tuple[int, int, int],
+) -> None:
+    # Each tile of rows takes a cache line for every step of k: so there should be few.
+    m, n, k = shape
+    of_rows, turned = (
+        choose(Problem("float32", "float32", (), m, n, k, strides, (n, 1)), 1)
+        for strides in ((k, 1), (1, m))
+    )
+    assert turned.pack_a
+    assert turned.tile.rows > of_rows.tile.rows
+    assert (turned.pack_a == "local") == (m * k > 1 << 18)

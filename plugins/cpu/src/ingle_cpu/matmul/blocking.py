@@ -34,7 +34,8 @@ packed for a few of them.
 FEW_DOTS = 24
 """The same where b lies along k, and packing would have to transpose it."""
 AGAIN_BYTES = 2 << 20
-"""A matrix a of up to so many bytes may be read again for each block of columns: it stays near."""
+"""A matrix a of up to so many bytes may be read again for each block of columns: it stays near.
+Half of that if its rows are packed first, which takes it through that cache once more."""
 SHALLOW = 256
 """Below such a k, columns are not divided among workers: the epilogue runs along rows."""
 EVEN = 0.93
@@ -52,6 +53,9 @@ MOST_STACKED = 4
 """Rows of places in a tile, one below the other, each of which takes an address."""
 PACKING = 11
 """Cycles that a vector of a panel of windows takes to pack."""
+TURNED = 15
+"""Cycles that a step of k takes of a panel of rows which lie along columns: a cache line for each,
+however few of its numbers the panel has."""
 PIECE = 50
 """Cycles that it takes to bring a tile's part of a row of places to the result."""
 LATENCY = 4
@@ -206,7 +210,8 @@ def first_guess(problem: Problem, workers: int) -> Variation:
     vectors = _fitting_vectors(problem, readable, lanes)
     panels = max(problem.n, 1) / (vectors * lanes)
     numbers = Tile(problem.packed_kind, 1, 1).numbers
-    again = problem.m * problem.k // numbers * SIZES[dtype] <= AGAIN_BYTES
+    most = AGAIN_BYTES // 2 if _is_turned(problem, readable) else AGAIN_BYTES
+    again = problem.m * problem.k // numbers * SIZES[dtype] <= most
     divided = _local_blocks(math.ceil(panels), problem, workers) > 1
     if again and (problem.k >= SHALLOW or not divided) and _is_even(panels, problem, workers):
         return Variation(vectors, "" if readable else "before", "local", 1.0)
@@ -288,12 +293,19 @@ def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
 def _fitting_vectors(problem: Problem, readable: bool, lanes: int) -> int:
     """Vectors of a tile for a product of matrices, of which few rows should be computed in vain."""
     kind = "direct" if readable else problem.packed_kind
-    tile, _ = _fitting_tile(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes))
+    vectors, packing = -(-max(problem.n, 1) // lanes), TURNED * _is_turned(problem, readable)
+    tile, _ = _fitting_tile(kind, max(problem.m, 1), vectors, packing)
     return max(tile.vectors, most_vectors(target()) // 2)
 
 
-def _fitting_tile(kind: str, m: int, vectors: int) -> tuple[Tile, float]:
-    """The tile that takes the fewest cycles a step of k, if there are so many rows and vectors."""
+def _is_turned(problem: Problem, readable: bool) -> bool:
+    """Whether rows of a lie along its columns, so that they have to be packed."""
+    return not readable and _is_transposed(problem.a_strides, problem.k)
+
+
+def _fitting_tile(kind: str, m: int, vectors: int, packing: int = 0) -> tuple[Tile, float]:
+    """The tile that takes the fewest cycles a step of k, if there are so many rows and vectors, and
+    those of each tile of rows take some to pack."""
     # With few registers, wider tiles are less high: rows may divide into these without a rest.
     widest = most_vectors(target()) + (target().registers < 32)
 
@@ -301,10 +313,10 @@ def _fitting_tile(kind: str, m: int, vectors: int) -> tuple[Tile, float]:
         whole, rest = divmod(vectors, tile.vectors)
         each = tile_cycles if tile.in_tiles else _cycles
         row = whole * each(tile.rows, tile.vectors) + (each(tile.rows, rest) if rest else 0)
-        return -(-m // tile.rows) * row
+        return -(-m // tile.rows) * (row + packing)
 
-    # Registers of tiles are best used as squares.
-    fewest = widest // 2 if kind in TILES.values() else widest // 2 + 1
+    # Registers of tiles are best used as squares; and few rows are packed for many vectors.
+    fewest = widest // 2 if packing or kind in TILES.values() else widest // 2 + 1
     tiles = [_tile(kind, m, vectors, wide) for wide in range(widest, fewest - 1, -1)]
     best = min(tiles, key=cycles)
     return best, cycles(best)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..contract import Aval, Scalar
 from ..operation import Op
 from ..ops import matmul, permute_dims, reshape, sum
+from ..ops.reductions.basic import SUM
 from ..precision import suspended
 from ..programs import Program, Step
 from ..tensor import Tensor
@@ -22,6 +23,7 @@ from ._rules import take_step
 UNARY = frozenset({"permute_dims", "reshape", "sum"})
 """Linear operations: that of a sum is the sum of theirs."""
 _TURNED = (1, 0)
+_OF_ROWS = SUM.op(axis=(0,), keepdims=False)
 
 
 class _Factor(NamedTuple):
@@ -143,14 +145,18 @@ def taken(found: Sum, stacks: Mapping[int, Tensor]) -> Tensor:
 
 
 def _value(term: Summand, stacks: Mapping[int, Tensor]) -> Tensor:
-    values = [stacks[number] for number in term.numbers]
-    if len(values) == 1:
+    values, then = [stacks[number] for number in term.numbers], term.then
+    if len(values) == 1 and then and then[0] == _OF_ROWS:
+        # As the sum of what a product before the loop is given: it is taken once for both biases.
+        x, then = values[0], then[1:]
+        value = sum(reshape(x, (math.prod(x.shape[:2]), *x.shape[2:])), axis=0)
+    elif len(values) == 1:
         value = sum(values[0], axis=0)
     else:
         left, right = term.factors
         rows = _rows(values[0], not left.turned), _rows(values[1], right.turned)
         value = matmul(permute_dims(rows[0], _TURNED), rows[1])
-    for op in term.then:
+    for op in then:
         (value,) = take_step(op, [value], [Aval(value.shape, value.dtype)])
     return value
 
