@@ -30,16 +30,15 @@ def entries_of(call: WholeCall) -> Contraction:
     """The entries of an operation within a plan, whose scale is the first argument of the last."""
     problem = _problem(call)
     assert problem is not None, "launches() has seen it"
-    scale = call.numbers[call.op.operation.tensors.index("scale")]
+    scale = call.named_numbers["scale"]
     bits = _bits(scale.value, problem) if isinstance(scale, Scalar) else 0
     return attention_entries(problem, bits, thread_pool().threads)
 
 
 def _problem(call: WholeCall) -> AttentionProblem | None:
-    names = call.op.operation.tensors
-    if "scale" not in names:
+    given = call.named_numbers
+    if "scale" not in given:
         return None
-    given = dict(zip(names, call.numbers, strict=True))
     mask, scale = given["mask"], given["scale"]
     if scale is None or isinstance(mask, int) or (mask is not None and mask.value is not True):
         return None
@@ -48,9 +47,7 @@ def _problem(call: WholeCall) -> AttentionProblem | None:
         and compute_dtype(call.avals[0].dtype.name) != call.avals[0].dtype.name
     ):
         return None  # it would come as one of half a number's bits
-    tensors = [name for name, number in given.items() if number is None]
-    strides = dict(zip(tensors, call.strides, strict=True))
-    return problem_of(call.op, call.avals, strides)
+    return problem_of(call.op, call.avals, call.named_strides)
 
 
 def _bits(scale: Any, problem: AttentionProblem) -> int:

@@ -31,12 +31,9 @@ def entries_of(call: WholeCall) -> Contraction:
 
 
 def _problem(call: WholeCall) -> CodesProblem | None:
-    names = call.op.operation.tensors
-    given = dict(zip(names, call.numbers, strict=True))
-    if not _is_zero(given[names[-1]]):
+    if not _is_zero(call.numbers[-1]):
         return None
-    tensors = [name for name, number in given.items() if number is None]
-    return problem_of(call.op, call.avals, dict(zip(tensors, call.strides, strict=True)))
+    return problem_of(call.op, call.avals, call.named_strides)
 
 
 def _is_zero(zero: Scalar | int | None) -> bool:

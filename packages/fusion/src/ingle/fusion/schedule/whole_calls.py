@@ -58,6 +58,17 @@ class WholeCall(NamedTuple):
         """Of the tensors that it reads."""
         return tuple([a.strides for a in self.operands])
 
+    @property
+    def named_numbers(self) -> dict[str, Scalar | int | None]:
+        """The numbers, by the operation's names of its operands."""
+        return dict(zip(self.op.operation.tensors, self.numbers, strict=True))
+
+    @property
+    def named_strides(self) -> dict[str, tuple[int, ...]]:
+        """The strides of the tensors that it reads, by their names."""
+        tensors = [name for name, number in self.named_numbers.items() if number is None]
+        return dict(zip(tensors, self.strides, strict=True))
+
 
 def whole_calls(sequence: KernelSequence) -> dict[int, WholeCall]:
     """The device's own operations as calls, by their position.
