@@ -72,5 +72,5 @@ def test_bits_stay(shape: tuple[int, int, int]) -> None:
         c = np.full((m, n), np.nan, np.float32)
         multiply(a, b, [c, added], ADDED, choice=_choice(problem, near))
         results.append(c)
-    assert results[0].tobytes() == results[1].tobytes()
+    np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_allclose(results[0], a @ b + added, rtol=1e-3, atol=1e-3)
