@@ -77,9 +77,9 @@ class CompiledPlan:
 
     def _first_run(self, given: Sequence[Handle], scalars: Any, *donated: Any) -> list[Handle]:
         """A first run in steps: the plan's function takes as long to generate as some runs take."""
-        if not self._begun and not donated:
+        if not self._begun:
             self._begun = True
-            return self._in_steps(given, scalars)
+            return self._in_steps(given, scalars, *donated)
         assert self.linear_plan is not None
         self.run = plan_function(self._device, self.linear_plan)
         return self.run(given, scalars, *donated)

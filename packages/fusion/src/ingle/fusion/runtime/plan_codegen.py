@@ -2,14 +2,17 @@
 
 It orders the inputs, allocates memory and calls each executable with the addresses of its buffers.
 Iterating over the steps of a small plan would take as long as its kernels, so its function is
-generated as straight-line code. Of a plan of many values that would take Python longer to compile
-than to run a hundred times, so its function iterates.
+generated as straight-line code, in which numbers have names, so that plans for other sizes share
+it. Of a plan of many values that would take Python longer to compile than to run a hundred times,
+so its function iterates.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from operator import itemgetter
+from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval, Handle
@@ -281,7 +284,8 @@ class _PlanWriter:
 
     def borrow(self, arena: int) -> None:
         if arena:
-            self.lines.append(f"lent = arena({arena})")
+            self._names["nbytes"] = arena
+            self.lines.append("lent = arena(nbytes)")
 
     def executable(self, executable: NativeExecutable, roots: Sequence[int], arena: int) -> str:
         name = f"executable{len(self._names)}"
@@ -295,7 +299,9 @@ class _PlanWriter:
 
     def check(self, checks: Sequence[tuple[int, str]]) -> None:
         for number, text in checks:
-            self.lines.append(f"if flag(v{number}): raise Error({text!r})")
+            name = f"text{len(self._names)}"
+            self._names[name] = text
+            self.lines.append(f"if flag(v{number}): raise Error({name})")
 
     def begun(self, checks: Sequence[tuple[int, str]]) -> str:
         name = f"checks{len(self._names)}"
@@ -312,10 +318,11 @@ class _PlanWriter:
     def shown(self, number: int, view: View | None) -> str:
         if view is None:
             return f"v{number}"
-        name = f"shape{len(self._names)}"
-        self._names[name] = tuple(view.shape)
-        strides = tuple(view.strides)
-        return f"viewed(v{number}, Aval({name}, v{number}.dtype), {strides}, {view.offset})"
+        place = len(self._names)
+        known = {"shape": tuple(view.shape), "strides": tuple(view.strides), "at": view.offset}
+        shape, strides, at = names = [f"{name}{place}" for name in known]
+        self._names.update(zip(names, known.values(), strict=True))
+        return f"viewed(v{number}, Aval({shape}, v{number}.dtype), {strides}, {at})"
 
     def land(self, last: str) -> None:
         """Writes the last executable's call, which may overwrite inputs: all else comes before."""
@@ -331,6 +338,13 @@ class _PlanWriter:
         self._names["NOTHING"] = (False,) * self._inputs
         body = "\n    ".join([*self.lines, "return out"])
         source = f"def run(given, scalars, donatable=NOTHING, donation=None):\n    {body}\n"
-        exec(source, self._names)
+        exec(_code(source), self._names)
         run: Run = self._names["run"]
         return run
+
+
+@lru_cache(maxsize=256)
+def _code(source: str) -> CodeType:
+    """The code of a function, once for all plans that differ in what its names stand for alone, as
+    those of many sizes do."""
+    return compile(source, "<plan>", "exec")
