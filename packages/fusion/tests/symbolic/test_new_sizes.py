@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.runtime import graph_plans, log_families, plan_cache, replay
+from ingle.fusion import pipeline
+from ingle.fusion.runtime import graph_plans, log_families, plan, plan_cache, plan_codegen, replay
 from ingle.fusion.runtime.log_families import IN_VAIN
 from ingle.fusion.runtime.plan_cache import LASTING
-from ingle.fusion.symbolic import families
+from ingle.fusion.symbolic import decompositions, families
 from ingle.testkit.bits import same_bits
 
 
@@ -183,3 +184,48 @@ def test_what_no_plan_serves_is_not_looked_for_for_ever(counts, at_once, monkeyp
     for length in range(520, 560):
         run(length)
     assert counts["looked"] <= IN_VAIN + 1
+
+
+def test_a_first_run_of_a_plan_that_was_filled_in_generates_no_code(counts, at_once, monkeypatch):
+    """Most sizes never come again."""
+    for length in (520, 540, 560):
+        run(length)
+    made = []
+    spelled = plan.plan_function
+    monkeypatch.setattr(plan, "plan_function", lambda *args: (made.append(args), spelled(*args))[1])
+    first = run(580)
+    assert counts["filled"] == 1
+    assert not made
+    for a, b in zip(first, run(580), strict=True):
+        assert same_bits(a, b)
+    assert len(made) == 1
+
+
+def test_plans_of_many_sizes_share_the_code_of_their_functions(counts, at_once):
+    for length in (520, 540, 560, 580):
+        run(length), run(length)
+    before = plan_codegen._code.cache_info()
+    for length in (600, 620, 640):
+        run(length), run(length)
+    after = plan_codegen._code.cache_info()
+    assert counts["filled"] == 4
+    assert (after.misses, after.hits) == (before.misses, before.hits + 3)
+
+
+def test_what_the_plans_for_all_sizes_do_not_hold_for_is_not_written_out_to_find_that(
+    counts, at_once, monkeypatch
+):
+    """Bodies of composites take longer than many an operation."""
+    monkeypatch.setattr(decompositions, "_of", type(decompositions._of)())
+    for length in (520, 540, 560, 580):
+        run(length)
+    assert counts["filled"] == 1
+    written = []
+    by_bodies = pipeline._decomposed
+    monkeypatch.setattr(
+        pipeline, "_decomposed", lambda *args: (written.append(args), by_bodies(*args))[1]
+    )
+    monkeypatch.setattr(decompositions.Decompositions, "found", lambda *_: None)
+    run(600)
+    assert counts["looked"] == 2
+    assert not written

@@ -187,6 +187,11 @@ class Cpu(NumpyBackend):
         rows = problem.groups == 1 or problem.m >= FEWEST_ROWS
         return problem.dtype in FLOATS and problem.rank <= AXES and rows
 
+    def begin_planning(self, graph: Graph) -> None:
+        """Compiles what runs all kernels, and what runs all products, beside what goes on."""
+        contracts = any(n.op.operation.traits.kind == "contraction" for n in graph.nodes)
+        late("ingle_cpu.launch.compiled_ahead").basics_ahead(contracts)
+
     def begin_compiling(self, calls: Iterable[object]) -> None:
         """Compiles what calls run beside what goes on."""
         late("ingle_cpu.launch.compiled_ahead").compiled_ahead(calls)

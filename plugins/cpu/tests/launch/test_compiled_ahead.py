@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, pipeline
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.support import time_slices
 from ingle.fusion.support.switching import OFTEN
 from ingle_cpu.jit.engine import KernelCompileError
 from ingle_cpu.launch import compiled_ahead
+from ingle_cpu.matmul.code import driver_address
 
 X = np.random.default_rng(4).standard_normal((6, 8))
 
@@ -95,3 +96,35 @@ def test_what_fails_there_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) ->
     names = noted(monkeypatch, fail)
     np.testing.assert_allclose(run(), expected(), rtol=1e-12)
     assert names == ["ingle-compile"], "it gives up"
+
+
+@pytest.mark.parametrize("contracts", [True, False])
+def test_what_all_plans_run_is_begun_with_once_before_the_first_one_is_made(
+    monkeypatch: pytest.MonkeyPatch, contracts: bool
+) -> None:
+    begun: list[list[Callable[[], object]]] = []
+    planned: list[int] = []
+    sequence = pipeline.kernel_sequence
+    start = compiled_ahead._begun
+
+    def of(wanted: Any) -> threading.Thread:
+        begun.append([*wanted])
+        return start(wanted)
+
+    def planning(*args: Any) -> Any:
+        planned.append(len(begun))
+        return sequence(*args)
+
+    compiled_ahead.basics_ahead.cache_clear()
+    monkeypatch.setattr(compiled_ahead, "_begun", of)
+    monkeypatch.setattr(pipeline, "kernel_sequence", planning)
+
+    def f(x: it.Tensor) -> it.Tensor:
+        for k in range(graph_plans.SLICED):
+            x = it.tanh(x * 0.5) + float(k)
+        return it.permute_dims(x, (1, 0)) @ x if contracts else x
+
+    x = it.asarray(X, device="cpu")
+    compile(f)(x).numpy(), compile(lambda x: f(x) + 1.0)(x).numpy()
+    assert planned == [1, 1]
+    assert begun == [[driver_address] if contracts else []]

@@ -13,6 +13,7 @@ from ingle.fusion import PlanWarning
 from ingle.fusion.device import DiskStore
 from ingle.fusion.runtime import graph_plans, plan_cache, plan_records, replay
 from ingle.fusion.runtime.later_plans import FEWEST, MOST, LaterPlans
+from ingle.fusion.runtime.log_families import LogFamily
 from ingle.testkit.bits import same_bits
 from ingle_cpu.launch.plan_store import CpuPlanStore
 
@@ -110,6 +111,18 @@ def test_what_comes_again_meanwhile_is_not_planned_twice(monkeypatch, tmp_path):
     often(1), often(1), often(1)
     assert not it.zeros(1, device="cpu").backend.planner.later.waiting
     assert sum(len(graph.nodes) >= FEWEST for graph in made) <= 1
+
+
+def test_sizes_that_have_a_plan_for_all_of_them_get_none_of_their_own(monkeypatch, tmp_path):
+    processes = Processes(monkeypatch, tmp_path)
+    processes.run(60)
+    monkeypatch.setattr(LogFamily, "serves", True)
+    processes.run(60)
+    assert processes.replays == 2
+    monkeypatch.undo()
+    processes = Processes(monkeypatch, tmp_path)
+    processes.run(60)
+    assert processes.replays == 1
 
 
 def test_short_logs_leave_no_mark(monkeypatch, tmp_path):

@@ -50,6 +50,7 @@ from .schedule.side_by_side import side_by_side
 from .support.settings import is_exact
 from .support.time_slices import beside
 from .symbolic.decompositions import (
+    Decompositions,
     Remainder,
     SymbolicDecomposition,
     WrittenOut,
@@ -71,8 +72,9 @@ T = TypeVar("T")
 
 @suspended()
 def compile_graph(
-    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any], passing: bool
-) -> ScheduledPlan:
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any], passing: bool,
+    alike: Sequence[tuple[Graph, Sequence[Any]]] = (),
+) -> ScheduledPlan:  # fmt: skip
     """The plan of a graph.
 
     Args:
@@ -81,8 +83,15 @@ def compile_graph(
         graph: what was recorded.
         examples: its scalars in the run at hand.
         passing: whether the graph may well come once; see `GraphPlans`.
+        alike: graphs of its form with their scalars, as examples for a plan for all sizes.
     """
+    for other, scalars in alike:
+        example = _written_out(device, fusion, other, scalars)
+        assert example is not None, "it is due"
+        _family(device, example.form, _pairs(device, other)).note(example.form.numbers)
     decomposed, rest = _decomposed(device, fusion, graph, examples)
+    if alike:
+        _note_written(device, fusion, graph, examples, written_out(decomposed, rest))
     filled = filled_sequence(device, decomposed, _pairs(device, graph))
     return _scheduled(device, fusion, graph, rest, filled, passing)
 
@@ -95,7 +104,9 @@ def filled_graph(
 
     The arguments are those of `compile_graph`; the graph may well come once.
     """
-    written = _written_out(device, fusion, graph, examples)
+    written = _written_out(device, fusion, graph, examples, is_due=False)
+    if written is None:
+        return None
     family = _family(device, written.form, _pairs(device, graph))
     found = family.found(written.form.numbers, written.constants)
     if found is None:
@@ -103,11 +114,12 @@ def filled_graph(
     return _scheduled(device, fusion, graph, written.rest, found, passing=True)
 
 
-@suspended()
-def note_alike(device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]) -> None:
-    """Makes a graph an example for a plan for all sizes of its form."""
-    form = _written_out(device, fusion, graph, examples).form
-    _family(device, form, _pairs(device, graph)).note(form.numbers)
+def _known(device: KernelDevice, graph: Graph) -> tuple[Decompositions, tuple[Any, ...]]:
+    """What is known of how graphs like one are decomposed, and that one's numbers."""
+    skeleton, numbers = form_of(graph)
+    # Bodies are public functions: defaults of dtypes may be part of what they write.
+    key = *_surroundings(), ambient()
+    return decompositions_of(device).family_of(skeleton, key), numbers
 
 
 @suspended()
@@ -124,12 +136,11 @@ def any_size_plan(
     """
     for graph, examples in samples:
         _written_out(device, fusion, graph, examples)
-    forms = [form_of(graph) for graph, _ in samples]
-    known = decompositions_of(device).family_of(forms[-1].skeleton, (*_surroundings(), ambient()))
-    decomposition = known.serving(forms[-1].numbers)
+    known, last = _known(device, samples[-1][0])
+    decomposition = known.serving(last)
     if decomposition is None:
         return None
-    found = [decomposition.at(form.numbers) for form in forms]
+    found = [decomposition.at(form_of(graph).numbers) for graph, _ in samples]
     decomposed, rest = _decomposed(device, fusion, *samples[-1])
     written = written_out(decomposed, rest)
     alike = [w.form.numbers for w in found if w is not None]
@@ -150,21 +161,38 @@ def _any_size_plan(
 
 
 def _written_out(
-    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
-) -> WrittenOut:
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any], *,
+    is_due: bool = True,
+) -> WrittenOut | None:  # fmt: skip
     """A graph in operations that kernels are generated for, as numbers: written out once for all
-    of its form, where that goes, else by itself."""
-    skeleton, numbers = form_of(graph)
-    # Bodies are public functions: defaults of dtypes may be part of what they write.
-    known = decompositions_of(device).family_of(skeleton, (*_surroundings(), ambient()))
+    of its form, where that goes, else by itself.
+
+    Args:
+        device, fusion, graph, examples: as `compile_graph` takes them.
+        is_due: whether it is wanted in any case. Else None stands for a graph that the
+            decompositions of its form do not hold for: nor do the kernels that came of these.
+    """
+    known, numbers = _known(device, graph)
     found = known.found(numbers)
     if found is not None:
         return found
+    if not is_due and known.serves:
+        return None
     written = written_out(*_decomposed(device, fusion, graph, examples))
+    _note_written(device, fusion, graph, examples, written)
+    return written
+
+
+def _note_written(
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any],
+    written: WrittenOut,
+) -> None:  # fmt: skip
+    """Makes a graph that was decomposed by itself an example for a decomposition for all sizes,
+    which is made when there are enough."""
+    known, numbers = _known(device, graph)
     alike = known.note(numbers, written)
     if alike:
         known.keep(_decomposed_for_all(device, fusion, graph, examples, alike))
-    return written
 
 
 def _decomposed_for_all(

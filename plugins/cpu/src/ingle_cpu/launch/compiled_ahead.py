@@ -1,15 +1,16 @@
 """Kernels compiled beside the rest of planning: LLVM needs no interpreter, so another core does it.
 
 What a plan runs is known some time before its tables are written: layers that repeat are written
-out in between, and memory is found. A thread asks the engine for the code meanwhile. It says
-nothing of what fails: the table builder asks again, and gets the error.
+out in between, and memory is found. What all plans run is known before any of it. A thread asks the
+engine for the code meanwhile. It says nothing of what fails: the table builder asks again, and gets
+the error.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from ingle.fusion.device import WholeCall, switching
@@ -17,6 +18,7 @@ from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of
 
 from ..jit.engine import KernelCompileError
 from ..matmul.autotune import choice_for
+from ..matmul.code import driver_address
 from ..matmul.joined_rows import problem_of, with_rows_joined
 from ..matmul.launches import compile_code
 from ..threads.pool import runner_addresses, thread_count
@@ -42,10 +44,19 @@ def compiled_ahead(calls: Iterable[object]) -> threading.Thread | None:
                 # Which may measure: not beside others' work.
                 choice = choice_for(problem, thread_count())
                 wanted[problem, epilogue] = partial(compile_code, problem, choice, epilogue)
-    if len(wanted) < FEWEST:
-        return None
+    return _begun([*wanted.values()]) if len(wanted) >= FEWEST else None
+
+
+@cache
+def basics_ahead(contracts: bool) -> threading.Thread:
+    """Begins to compile the loop over a plan's kernels, and that over the tiles of a product if
+    there are some, in a thread: once in a process, from the begin of the first plan on."""
+    return _begun([driver_address] if contracts else [])
+
+
+def _begun(wanted: Iterable[Callable[[], object]]) -> threading.Thread:
     # Python waits for it at its end, since LLVM must not be taken down while it works.
-    thread = threading.Thread(target=_run, args=([*wanted.values()],), name="ingle-compile")
+    thread = threading.Thread(target=_run, args=(wanted,), name="ingle-compile")
     thread.start()
     return thread
 

@@ -211,6 +211,11 @@ class KernelDevice(Protocol):
         one, they run as their bodies."""
         ...
 
+    def begin_planning(self, graph: Graph) -> None:
+        """Says that many operations are about to be planned, for a device that can begin to compile
+        what nearly all such plans need beside that."""
+        ...
+
     def begin_compiling(self, calls: Sequence[Call | HostStep]) -> None:
         """Says what `executable` will be asked to compile soon, for a device that can begin with it
         beside what goes on until then."""

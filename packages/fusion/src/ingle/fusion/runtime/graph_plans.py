@@ -17,11 +17,11 @@ from ingle.tensor.programs import Program
 from ..errors import PlanWarning
 from ..fusion import Fusion
 from ..ir.graph import Graph
-from ..pipeline import compile_graph, filled_graph, note_alike
+from ..pipeline import compile_graph, filled_graph
 from ..support.gc_pauses import uncollected
 from ..support.run_ahead import setting
 from ..support.settings import is_logged, is_sliced
-from ..support.time_slices import TimeSlices, WaitNotice
+from ..support.time_slices import TimeSlices, WaitNotice, beside
 from .device import Ordered
 from .host_ops import host_ops
 from .input_layouts import Layout, as_in_memory, layout_of
@@ -245,7 +245,7 @@ class GraphPlans:
             if plan is None:
                 return False
             self._use(plan)
-            _log(f"filled in {plan.schedule}")
+            _log("filled in", plan.schedule)
         return True
 
     def keep(self, numbers: Sequence[Any]) -> None:
@@ -296,7 +296,7 @@ class GraphPlans:
             if plan is not None:
                 self._slices = None
                 self._use(plan)
-                _log(f"planned {plan.schedule}")
+                _log("planned", plan.schedule)
             return plan is not None
         finally:
             self._slicing.release()
@@ -308,7 +308,7 @@ class GraphPlans:
                 self.alike,
             )  # fmt: skip
         self._use(plan)
-        _log(f"planned {plan.schedule}")
+        _log("planned", plan.schedule)
         return plan
 
     def _found(self, numbers: Sequence[Any]) -> CompiledPlan | None:
@@ -319,7 +319,7 @@ class GraphPlans:
         operations = host_ops(self._device, self._fusion, data.steps, self._graph)
         plan = CompiledPlan(self._device, data, operations, lines=self._graph.lines)
         self._use(plan)
-        _log(f"found a plan on disk for {len(self._graph.nodes)} operations")
+        _log("found a plan on disk for", len(self._graph.nodes), "operations")
         return plan
 
     def _use(self, plan: CompiledPlan) -> None:
@@ -344,9 +344,9 @@ def _planned(
     passing: bool, alike: Sequence[tuple[Graph, Sequence[Any]]] = (),
 ) -> ScheduledPlan:  # fmt: skip
     """A new plan, which is kept on disk, too."""
-    for other, others_numbers in alike:
-        note_alike(device, fusion, other, others_numbers)
-    plan = compile_graph(device, fusion, graph, numbers, passing)
+    if beside() and parts_of(graph) >= SLICED:
+        device.begin_planning(graph)
+    plan = compile_graph(device, fusion, graph, numbers, passing, alike)
     if kept is not None:
         kept.put(numbers, plan.data)
     return plan
@@ -364,6 +364,7 @@ def _parts(op: Op) -> int:
     return sum([_parts(step.op) for program in programs for step in program.steps])
 
 
-def _log(text: str) -> None:
+def _log(*parts: object) -> None:
+    """Writes what was done, if that is wanted: a schedule takes long to write out."""
     if is_logged():
-        sys.stderr.write(f"ingle.fusion: {text}\n")
+        sys.stderr.write(f"ingle.fusion: {' '.join(map(str, parts))}\n")

@@ -285,6 +285,9 @@ class KernelBackend(EagerBackend):
         """Whether there is a template for a product with windows."""
         return False
 
+    def begin_planning(self, graph: Graph) -> None:
+        """Nothing is compiled before it is asked for."""
+
     def begin_compiling(self, calls: Sequence[Call | HostStep]) -> None:
         """Nothing is compiled before it is asked for."""
 

@@ -297,9 +297,9 @@ class PlanCache:
             self.later.add(partial(self._made_for_later, form, plans, rest))
 
     def _made_for_later(self, form: _Form, plans: SizedPlans, numbers: Sequence[Any]) -> bool:
-        """Goes on with a plan for later processes; whether it is done, or the log has come again
-        and has one."""
-        if form.executable is None:
+        """Goes on with a plan for later processes; whether it is done, or none is wanted any more:
+        the log has come again and has one, or there is one for all sizes."""
+        if form.executable is None and not (form.family is not None and form.family.serves):
             if not plans.advanced(numbers, 1):
                 return False
             self._keep(form)

@@ -127,6 +127,11 @@ class Decompositions:
         """The one that holds for a graph with these numbers, if one that was made does."""
         return next((made for made in self._made if made.at(numbers) is not None), None)
 
+    @property
+    def serves(self) -> bool:
+        """Whether there is one for all sizes, and there will be one for others in time."""
+        return bool(self._made) and self._failed < IN_VAIN
+
     def note(self, numbers: tuple[Any, ...], written: WrittenOut) -> list[tuple[Any, ...]]:
         """Makes an example of a graph that was decomposed by itself.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from typing import Any, NamedTuple
 
 from ingle.tensor.contract import Aval
@@ -41,7 +42,7 @@ class Generalization(NamedTuple):
         sources: for each of its scalars the place of its value; see `FilledSequence`.
         inquiry: notes what is asked of the sizes.
         sizes: all sizes that vary, in terms of the symbols.
-        fixed: places of the numbers that do not vary, with these.
+        fixed, expected: for each number whether it never varies, and those that do not.
         symbols, whole: places of the symbols, and of all sizes that vary.
         varies: whether numbers vary that are no sizes; they are scalars of the graph.
     """
@@ -50,7 +51,8 @@ class Generalization(NamedTuple):
     sources: Sequence[int]
     inquiry: Inquiry
     sizes: tuple[Any, ...]
-    fixed: Sequence[tuple[int, Any]]
+    fixed: bytes
+    expected: tuple[Any, ...]
     symbols: Sequence[int]
     whole: Sequence[int]
     varies: bool
@@ -65,7 +67,7 @@ class Generalization(NamedTuple):
                 by the inquiry.
             numbers: those of a graph of the form.
         """
-        if any(numbers[k] != expected for k, expected in self.fixed):
+        if tuple(compress(numbers, self.fixed)) != self.expected:
             return None
         found = sizes(*[numbers[k] for k in self.symbols])
         if found is None or found[0] != tuple([numbers[k] for k in self.whole]):
@@ -92,11 +94,14 @@ def generalized(
         known[k] = VARYING
     for k, size in zip(whole, sizes, strict=True):
         known[k] = size
-    fixed = [(k, known[k]) for k in sorted(set(range(len(known))).difference(places))]
+    fixed = bytes([len({*column}) == 1 for column in columns])
     symbols = [whole[c] for c in chosen]
     new, sources = with_numbers(graph, known)
     varies = len(whole) < len(places)
-    return Generalization(new, sources, inquiry, tuple(sizes), fixed, symbols, whole, varies)
+    return Generalization(
+        new, sources, inquiry, tuple(sizes), fixed, tuple(compress(known, fixed)), symbols, whole,
+        varies,
+    )  # fmt: skip
 
 
 class _Places(NamedTuple):
