@@ -36,6 +36,23 @@ def test_a_step_without_gradients():
             optimizer.step(it.ones(2))
 
 
+def test_what_is_no_gradients():
+    grads = (MODEL(it.ones((1, 2))) ** 2.0).sum().backward()
+    scaler = optim.LossScaler()
+    sgd = optim.SGD(MODEL, lr=0.1)
+    clipped = optim.clip_grad_norm(grads, 1.0)
+    for call, written in (
+        (sgd.step, r"optimizer\.step\(grads\)"),
+        (scaler.unscale, r"scaler\.unscale\(grads\)"),
+        (lambda g: optim.clip_grad_value(g, 1.0), r"clip_grad_value\(grads, max_value\)"),
+    ):
+        with pytest.raises(OperandError, match=rf"got tuple; clip_grad_norm returns .*{written}"):
+            call(clipped)
+    for given in (MODEL, MODEL.weight, MODEL.parameters(), list(MODEL.parameters())):
+        with pytest.raises(OperandError, match=r"no gradients here.*norm = clip_grad_norm\(loss"):
+            optim.clip_grad_norm(given, 1.0)
+
+
 def test_a_schedule_made_of_an_optimizer():
     made = optim.SGD(MODEL, lr=0.1)
     for kind in (schedule.Step, schedule.OneCycle, schedule.Plateau, schedule.CosineAnnealing):

@@ -7,7 +7,9 @@ import math
 import ingle.tensor as it
 from ingle.tensor import Gradients, Tensor
 from ingle.tensor.dtypes import float32, float64
-from ingle.tensor.errors import ArgumentError, IngleError, OperandError
+from ingle.tensor.errors import ArgumentError, IngleError
+
+from ._gradients import require_gradients
 
 
 class NonFiniteError(IngleError, ArithmeticError):
@@ -55,7 +57,7 @@ def clip_grad_norm(
     >>> norm.item(), [round(v, 3) for v in clipped[w].tolist()]
     (5.0, [0.6, 0.8])
     """
-    _check("clip_grad_norm", grads)
+    require_gradients("clip_grad_norm", grads, "grads, norm = clip_grad_norm({}, max_norm)")
     if not max_norm >= 0:
         raise ArgumentError(f"clip_grad_norm: max_norm must be at least 0, got {max_norm}")
     if not norm_type > 0:
@@ -91,19 +93,11 @@ def clip_grad_value(grads: Gradients, max_value: float) -> Gradients:
     >>> clip_grad_value((w * w / 2.0).sum().backward(), 2.0)[w].tolist()
     [1.0, -2.0]
     """
-    _check("clip_grad_value", grads)
+    require_gradients("clip_grad_value", grads, "clip_grad_value({}, max_value)")
     if not max_value >= 0:
         raise ArgumentError(f"clip_grad_value: max_value must be at least 0, got {max_value}")
     bound = float(max_value)
     return grads.map(lambda g: it.clip(g, -bound, bound))
-
-
-def _check(name: str, grads: object) -> None:
-    if not isinstance(grads, Gradients):
-        raise OperandError(
-            f"{name}: expected the Gradients that loss.backward() returns, got "
-            f"{type(grads).__name__}"
-        )
 
 
 def _norm(grads: Gradients, p: float) -> Tensor:

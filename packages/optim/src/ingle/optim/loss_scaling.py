@@ -12,6 +12,7 @@ from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.tensor.precision import suspended
 from ingle.tensor.structure import Structured
 
+from ._gradients import require_gradients
 from .optimizer import Optimizer
 
 
@@ -101,11 +102,7 @@ class LossScaler(Structured):
 
     def unscale(self, grads: Gradients) -> Gradients:
         """Gradients of a scaled loss as those of the loss, half types in float32."""
-        if not isinstance(grads, Gradients):
-            raise OperandError(
-                "LossScaler.unscale: expected the Gradients that scaler.scale(loss).backward() "
-                f"returns, got {type(grads).__name__}"
-            )
+        require_gradients("LossScaler.unscale", grads, "scaler.unscale({})", "scaler.scale(loss)")
         if not self.enabled:
             return grads
         with suspended():

@@ -12,11 +12,12 @@ from ingle.nn import structure
 from ingle.tensor import Gradients, Tensor, transaction
 from ingle.tensor.argument_checks import number
 from ingle.tensor.cell import Cell
-from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.precision import suspended
 from ingle.tensor.structure import Structured
 
 from . import state
+from ._gradients import require_gradients
 from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
 from .counts import advance
 from .groups import Group, Parameters, Slot, add_groups, make_groups
@@ -171,12 +172,7 @@ class Optimizer(Structured):
             NonFiniteError: see `error_if_nonfinite`.
         """
         name = type(self).__name__
-        if not isinstance(grads, Gradients):
-            raise OperandError(
-                f"{name}.step: expected the gradients that loss.backward() returns, got "
-                f"{'nothing' if grads is None else type(grads).__name__}; write "
-                "optimizer.step(loss.backward())"
-            )
+        require_gradients(f"{name}.step", grads, "optimizer.step({})")
         work = [(g, s, found) for g, s, found in self._pairs(grads) if s.parameter.requires_grad]
         if not work:
             raise ArgumentError(

@@ -53,6 +53,25 @@ def test_avg_pool(like_torch: Any, seed: int, include: bool) -> None:
     like_torch(lambda a: ours(a, **options), lambda a: theirs(a, **options), [x])
 
 
+@pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d", "lp_pool2d"])
+@pytest.mark.parametrize(("size", "window", "stride"), [((1, 2), 3, None), ((2, 5), (3, 4), 2)])
+@pytest.mark.usefixtures("road")
+def test_one_window_may_reach_over_an_image_that_is_less(
+    like_torch: Any, name: str, size: tuple[int, int], window: Any, stride: int | None
+) -> None:
+    functional = pytest.importorskip("torch").nn.functional
+    x = np.random.default_rng(0).standard_normal((2, 2, *size))
+    options = (2.0, window, stride) if name == "lp_pool2d" else (window, stride)
+    ours, theirs = (getattr(m, name) for m in (it, functional))
+    like_torch(
+        lambda a: ours(a, *options, ceil_mode=True),
+        lambda a: theirs(a, *options, ceil_mode=True),
+        [x],
+    )
+    with pytest.raises(ShapeError, match="must have elements and fit"):
+        ours(it.asarray(x), *options)
+
+
 @pytest.mark.parametrize("name", ["max_pool2d", "avg_pool2d"])
 @pytest.mark.usefixtures("road")
 def test_second_order_through_a_square(like_torch: Any, name: str) -> None:

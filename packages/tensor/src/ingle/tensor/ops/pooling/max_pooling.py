@@ -329,14 +329,12 @@ MAX_POOL = Operation(
 
 def _overhang(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
     """How far the last window of ceil_mode reaches over the padded border."""
-    room = size + 2 * padding - dilation * (kernel - 1) - 1
-    if room < 0 or room % stride == 0:
-        return 0
-    windows = room // stride + 2
+    room = size + 2 * padding - dilation * (kernel - 1) - 1  # Negative: an image less than a window
+    last = -(-room // stride) * stride
     # A window that would start in the padding behind the image is left out.
-    if (windows - 1) * stride >= size + padding:
+    if last < 0 or last >= size + padding:
         return 0
-    return (windows - 1) * stride - room
+    return last - room
 
 
 def _max(
