@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import pathlib
+from typing import Any
 
 import numpy as np
 import onnx
@@ -66,6 +67,29 @@ def test_every_module_has_a_case_or_a_reason() -> None:
     written = {type(m).__name__ for make, *_ in CASES.values() for _, m in make().named_modules()}
     written |= {name.split()[0] for name in CASES}  # lazy ones become others
     assert found - written <= set(NO_GRAPH) <= found
+
+
+NOTHING: dict[str, Any] = {
+    "borders of no width": nn.ReplicationPad2d((1, 2, 1, 0)),
+    "zeros of no width": nn.ZeroPad2d((0, 1, 0, 0)),
+    "a part of no rows beside the whole": lambda x: it.concat([x[:0] * 2.0, x], axis=0),
+    "repeated no times": lambda x: it.broadcast_to(x[:1], (0, *x.shape[1:])).sum(axis=0),
+    "full of nothing": lambda x: x.sum() + it.full((0, 3), 2.0).sum(),
+    "reshaped": lambda x: it.reshape(x[:, :, :0], (0, 4, 7)) + 1.0,
+    "a product over nothing": lambda x: x[..., :0] @ it.permute_dims(x, (0, 1, 3, 2))[:, :, :0],
+    "no row taken": lambda x: it.take(x, it.zeros((0,), dtype=it.int64), axis=0),
+    "complex": lambda x: it.real(it.reshape(it.fft.fft(x)[:0], (4, 0)) + 1.0),
+    "complex, repeated no times": lambda x: it.real(
+        it.broadcast_to(it.fft.fft(x)[:1], (0, *x.shape[1:]))
+    ).sum(axis=0),
+}
+
+
+@pytest.mark.parametrize("name", NOTHING)
+def test_tensors_without_elements_on_the_way(name: str) -> None:
+    with it.device("numpy"):
+        x = it.asarray(np.random.default_rng(0).normal(size=(2, 2, 3, 4)).astype(np.float32))
+        check(importer.export_onnx(NOTHING[name], x), NOTHING[name], [x])
 
 
 def test_a_model_goes_out_and_comes_back(tmp_path: pathlib.Path) -> None:

@@ -180,7 +180,7 @@ def _reshape(c: Call) -> str:
     unknown = [n for n in sizes if isinstance(n, Dim)]
     if len(unknown) == 1 and 0 not in sizes:
         sizes = [-1 if isinstance(n, Dim) else n for n in sizes]
-    return c.w.node("Reshape", c.inputs[0], c.w.shape(sizes))
+    return c.w.reshape(c.inputs[0], sizes)
 
 
 @rule("permute_dims")
@@ -190,13 +190,13 @@ def _permute(c: Call) -> str:
 
 @rule("broadcast_to")
 def _broadcast(c: Call) -> str:
-    return c.w.node("Expand", c.inputs[0], c.w.shape(c.statics["shape"]))
+    return c.w.expand(c.inputs[0], c.statics["shape"], c.dtype)
 
 
 @rule("full")
 def _full(c: Call) -> str:
     value = c.inputs[0] if c.dtype_of(0) == c.dtype else c.w.cast(c.inputs[0], c.dtype)
-    return c.w.node("Expand", value, c.w.shape(c.statics["shape"]))
+    return c.w.expand(value, c.statics["shape"], c.dtype)
 
 
 @rule("iota")

@@ -126,7 +126,7 @@ def _astype(c: Call) -> str:
 
 @rule("full")
 def _full(c: Call) -> str:
-    return c.w.node("Expand", _paired(c, 0), c.w.shape([*c.statics["shape"], 2]))
+    return c.w.expand(_paired(c, 0), [*c.statics["shape"], 2], REALS[c.dtype])
 
 
 @rule("slice_update")
@@ -186,12 +186,13 @@ def _divide(c: Call) -> str:
 
 @rule("reshape", "broadcast_to")
 def _shaped(c: Call) -> str:
-    kind = "Reshape" if c.name == "reshape" else "Expand"
     sizes: list[Size] = [*c.statics["shape"], 2]
     x = c.inputs[0]
-    if c.name == "broadcast_to" and (more := list(range(len(sizes) - 1 - c.ndim(0)))):
+    if c.name == "reshape":
+        return c.w.reshape(x, sizes)
+    if more := list(range(len(sizes) - 1 - c.ndim(0))):
         x = c.w.node("Unsqueeze", x, c.w.constant(more, INT64))
-    return c.w.node(kind, x, c.w.shape(sizes))
+    return c.w.expand(x, sizes, REALS[c.dtype])
 
 
 @rule("permute_dims")

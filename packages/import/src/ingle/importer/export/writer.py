@@ -117,6 +117,18 @@ class Writer:
         self._sizes[dim] = total
         return total
 
+    def reshape(self, x: str, sizes: Sequence[Size]) -> str:
+        """The same elements in another shape; a size of 0 is one, where it would be the input's."""
+        none = {"allowzero": 1} if 0 in sizes else {}
+        return self.node("Reshape", x, self.shape(sizes), **none)
+
+    def expand(self, x: str, sizes: Sequence[Size], dtype: np.dtype) -> str:
+        """Repeated to a shape. Runtimes give one element where 1 becomes 0: none are made anew."""
+        if 0 not in sizes:
+            return self.node("Expand", x, self.shape(sizes))
+        nothing = onnx_package().numpy_helper.from_array(np.zeros(1, dtype))
+        return self.node("ConstantOfShape", self.shape(sizes), value=nothing)
+
     def used_constants(self) -> dict[str, np.ndarray]:
         """The constants that some node reads."""
         used = set(_read(self.nodes))
