@@ -263,3 +263,50 @@ def test_graphs_have_the_bits_of_plain_code(backend: HostBackend) -> None:
     offer = next(o for o in backend.offers if isinstance(o, RowProducts))
     (kernel,) = next(iter(offer._known.values())).kernels  # type: ignore[union-attr]
     assert kernel.early == (1,)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_products_of_one_row_are_one_launch(backend: HostBackend) -> None:
+    """Queries, keys and values, whatever stands between them in code, with the bits of each."""
+    weights = [Weight("int4", outs, 64, (outs, 2)) for outs in (9, 4, 4)]
+    flat = [it.asarray(a, device=PLAYED) for layer in weights for a in layer.given]
+    x = it.asarray(rows_of(2, 64), device=PLAYED)
+
+    def f(x: it.Tensor, *given: it.Tensor) -> list[it.Tensor]:
+        found = []
+        for codes, scale in zip(given[::2], given[1::2], strict=True):
+            made = it.quantized_linear(x, codes, scale, dtype="int4")
+            found.append(it.cumulative_sum(made, axis=0))
+        return found
+
+    wanted = [v.numpy() for v in f(x, *flat)]
+    function = compile(f)
+    launched = backend.gpu.counts["launched"]
+    for turn in range(5):
+        found = [v.numpy() for v in function(x, *flat)]
+        assert all(same_bits(a, b) for a, b in zip(found, wanted, strict=True))
+        if not turn:
+            assert backend.gpu.counts["launched"] - launched <= 4
+    assert backend.gpu.counts["replayed"] > 0
+    names = [" ".join(step.operations) for step in explain(f, x, *flat, runs=0).steps]
+    assert names[:3] == ["quantized_linear"] * 3
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_products_of_other_rows_are_launches_of_their_own(backend: HostBackend) -> None:
+    """One that reads what another makes, and one by other codes, whose kernel is another."""
+    first, second = Weight("int4", 64, 64, (64, 2)), Weight("int8", 64, 64, (64, 2))
+    flat = [it.asarray(a, device=PLAYED) for w in (first, second, first) for a in w.given]
+    x = it.asarray(rows_of(1, 64), device=PLAYED)
+
+    def f(x: it.Tensor, *given: it.Tensor) -> list[it.Tensor]:
+        a = it.quantized_linear(x, *given[:2], dtype="int4")
+        return [a, first.linear(a, *given[4:]), second.linear(x, *given[2:4])]
+
+    wanted = [v.numpy() for v in f(x, *flat)]
+    function = compile(f)
+    for _ in range(4):
+        found = [v.numpy() for v in function(x, *flat)]
+        assert all(same_bits(a, b) for a, b in zip(found, wanted, strict=True))

@@ -37,7 +37,7 @@ from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import ArrayHandle, Road
 from ingle.tensor.late_imports import late
-from ingle.tensor.operation import Op
+from ingle.tensor.operation import Op, Operation
 from ingle.tensor.programs import Program
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
@@ -91,6 +91,7 @@ class Cpu(NumpyBackend):
     aligns_rows = False
     folds = True
     joins_launches = False
+    joined_operations: frozenset[Operation] = frozenset()
     calls_beside = 0
     joins_maps = True
     places_results = False

@@ -35,6 +35,7 @@ from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.errors import LostDeviceError
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
+from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
 
 from . import peers
 from .attention.cudnn_attention import Attention
@@ -89,6 +90,7 @@ class CudaBackend(KernelBackend):
     splits_sums = True
     aligns_rows = True
     joins_launches = True
+    joined_operations = frozenset({QUANTIZED_LINEAR})
     calls_beside = 6
     places_results = True
     joins_maps = True

@@ -37,6 +37,8 @@ class KernelLaunch(NamedTuple):
         numbers: what follows the addresses in its argument.
         blocks, threads: of the grid.
         early: operands that it reads before it waits for the launches in front of it.
+        joins: whether several launches of it may be one kernel's (`render_many`); its pointers are
+            the operands and results in order then.
     """
 
     source: str
@@ -46,6 +48,7 @@ class KernelLaunch(NamedTuple):
     blocks: int
     threads: int
     early: tuple[int, ...] = ()
+    joins: bool = False
 
     def argument(self) -> Any:
         """The kernel's argument, with zeros in the place of addresses."""

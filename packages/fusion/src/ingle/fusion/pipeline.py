@@ -250,7 +250,7 @@ def _scheduled(
     if device.joins_maps:
         sequence = joined_maps(sequence)
     if device.joins_launches:
-        sequence = with_neighbours(sequence)
+        sequence = with_neighbours(sequence, device.joined_operations)
         sequence = side_by_side(sequence, {sequence.views.of(f).root for f in flags})
     sequence = with_early_checks(sequence, flags)
     schedule = laid_out(

@@ -47,7 +47,7 @@ def launches_of(problem: CodesProblem) -> Launches | None:
     )  # fmt: skip
     kernel = KernelLaunch(
         source(shape), NEST, tuple(range(5 if problem.zero else 4)), numbers, blocks, warps * WARP,
-        (_CODES,),
+        (_CODES,), joins=True,
     )  # fmt: skip
     return Launches((kernel,), 0, None if problem.zero else ZERO_AT)
 

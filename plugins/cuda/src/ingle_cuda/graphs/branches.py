@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from ingle.fusion.device import Launch, WholeCall, arguments_of
-from ingle.fusion.device.executables import spans_of
+from ingle.fusion.device.executables import bytes_of, spans_of, spans_of_whole
 from ingle.fusion.device.kernels import SIZES, ContractionCall, NestCall
 
 from .joined import JoinedStep
@@ -100,25 +100,16 @@ def _spans(launch: Launch) -> Iterator[tuple[int, int] | None]:
         m, n, k = call.sizes
         gathered = {i.value for i in call.code if i.name == "gather"}
         if call.windows is None:
-            yield _span((*call.batch, m, k), call.a.strides, SIZES[call.dtype])
-            yield _span((*call.batch, k, n), call.b.strides, SIZES[call.b_dtype])
+            yield bytes_of((*call.batch, m, k), call.a.strides, SIZES[call.dtype])
+            yield bytes_of((*call.batch, k, n), call.b.strides, SIZES[call.b_dtype])
         else:
             yield from (None, None)
         for number, (argument, dtype) in enumerate(zip(call.operands, call.dtypes, strict=True)):
-            span = _span((*call.batch, m, n), argument.strides, SIZES[dtype])
+            span = bytes_of((*call.batch, m, n), argument.strides, SIZES[dtype])
             yield None if number in gathered else span
     else:
         assert isinstance(call, WholeCall)
-        given = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
-        for aval, argument in zip((*given, *call.results), call.arguments, strict=True):
-            yield _span(aval.shape, argument.strides, aval.dtype.itemsize)
-
-
-def _span(sizes: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, int]:
-    if 0 in sizes:
-        return 0, 0
-    ends = [(n - 1) * step for n, step in zip(sizes, strides, strict=True)]
-    return size * sum(min(e, 0) for e in ends), size * (sum(max(e, 0) for e in ends) + 1)
+        yield from [(bytes_.first, bytes_.last) for bytes_ in spans_of_whole(call)]
 
 
 def footprints_of(

@@ -10,9 +10,16 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ingle.fusion.device import Launch
-from ingle.fusion.device.cuda import NEST, at_once, launches_beside, render_many
-from ingle.fusion.device.executables import TouchedBytes, apart, compiled, neighbours, spans_of
+from ingle.fusion.device import Launch, WholeCall
+from ingle.fusion.device.cuda import NEST, at_once, launches_beside, most_at_once, render_many
+from ingle.fusion.device.executables import (
+    TouchedBytes,
+    apart,
+    apart_in_plan,
+    compiled,
+    neighbours,
+    spans_of,
+)
 from ingle.fusion.device.kernels import NestCall
 from ingle.tensor.errors import BackendError
 
@@ -69,8 +76,11 @@ def with_joined(
     at = 0
     while at < len(launches):
         call = launches[at].call
-        most = at_once(call.nest) if isinstance(call, NestCall) else 1
-        end = neighbours(launches, at, most)
+        if isinstance(call, WholeCall):
+            most, end = _alike(launches, parts, at)
+        else:
+            most = at_once(call.nest) if isinstance(call, NestCall) else 1
+            end = neighbours(launches, at, most)
         steps: list[Any] = [step for part in parts[at:end] for step in part]
         joined = _joined(backend, launches[at:end], steps, most) if len(steps) > 1 else None
         found += steps if joined is None or end - at == 1 else [joined]
@@ -78,17 +88,43 @@ def with_joined(
     return found
 
 
+def _alike(launches: Sequence[Launch], parts: Sequence[list[Step]], first: int) -> tuple[int, int]:
+    """How many launches of one kernel by hand may be one at most, and behind the last of those from
+    `first` on that meet none of the others."""
+    kernel, end = _alone(parts[first]), first + 1
+    if kernel is None:
+        return 1, end
+    most = most_at_once(len(kernel.given))
+    while end < min(len(launches), first + most):
+        other = _alone(parts[end]) if isinstance(launches[end].call, WholeCall) else None
+        alike = other is not None and (kernel.source, kernel.threads) == (
+            other.source, other.threads,
+        )  # fmt: skip
+        if not alike or not apart_in_plan(launches[first : end + 1]):
+            break
+        end += 1
+    return most, end
+
+
+def _alone(steps: Sequence[Step]) -> KernelStep | None:
+    """The step of a launch that has one, which may be a member of a kernel of several."""
+    (step,) = steps if len(steps) == 1 else (None,)
+    return step if getattr(step, "joins", False) else None  # type: ignore[return-value]
+
+
 def _joined(
     backend: CudaBackend, launches: Sequence[Launch], steps: list[KernelStep], most: int
 ) -> JoinedStep | None:
     """The launches as one; None, with a warning, if their kernel cannot be compiled."""
-    calls = [x.call for x in launches if isinstance(x.call, NestCall)]
+    nests = [x.call for x in launches if isinstance(x.call, NestCall)]
+    calls = [x.call for x in launches if isinstance(x.call, NestCall | WholeCall)]
     if len(calls) != len(steps):  # some are of no elements
         return None
-    members = _beside(backend, calls, steps)
+    members = _beside(backend, nests, steps) if nests else steps
     if len({(step.source, step.threads) for step in members}) > 1:
         return None  # they are of sizes for which there are several kernels
-    spans = tuple(spans_of(x.call, x.pointers) for x in launches if isinstance(x.call, NestCall))
+    places_of = [x.pointers for x in launches]
+    spans = tuple([spans_of(call, of) for call, of in zip(calls, places_of, strict=True)])
     places = min(1 << (len(steps) - 1).bit_length(), most)  # few kernels for all numbers
     source = render_many(members[0].source, MANY, places, members[0].threads)
     try:

@@ -51,6 +51,7 @@ class KernelStep(NamedTuple):
         source: for people.
         copies: whether it copies flat memory: onto itself it has nothing to do.
         early: operands that it reads before it waits for the launches in front of it.
+        joins: whether it may be a member of a kernel of several, though it is of no nest.
     """
 
     kernel: Any
@@ -63,6 +64,7 @@ class KernelStep(NamedTuple):
     source: Any
     copies: bool = False
     early: tuple[int, ...] = ()
+    joins: bool = False
 
     def is_idle(self, buffers: Sequence[int]) -> bool:
         """Whether there is nothing to do for buffers at these addresses."""
@@ -151,7 +153,7 @@ class StepBuilder:
         return KernelStep(
             compiled(self._backend, launch, kernel.source, kernel.name), pointers,
             kernel.argument(), (0, 0), (), kernel.blocks, kernel.threads, kernel.source,
-            early=kernel.early,
+            early=kernel.early, joins=kernel.joins,
         )  # fmt: skip
 
     def _nest(

@@ -17,6 +17,7 @@ from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS
 from ..render.c.cuda import at_once as at_once
 from ..render.c.cuda import given_struct as given_struct
+from ..render.c.cuda import most_at_once as most_at_once
 from ..render.c.cuda import render as render
 from ..render.c.cuda import render_many as render_many
 from ..render.c.cuda import rounded as rounded

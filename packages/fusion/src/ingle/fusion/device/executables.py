@@ -11,8 +11,10 @@ from ..kernel.joining import joins as joins
 from ..runtime.joined_launches import TouchedBytes as TouchedBytes
 from ..runtime.joined_launches import apart as apart
 from ..runtime.joined_launches import apart_in_plan as apart_in_plan
+from ..runtime.joined_launches import bytes_of as bytes_of
 from ..runtime.joined_launches import neighbours as neighbours
 from ..runtime.joined_launches import spans_of as spans_of
+from ..runtime.joined_launches import spans_of_whole as spans_of_whole
 from ..runtime.launch import bits_of_number as bits_of_number
 from ..runtime.launch import compiled as compiled
 from ..runtime.launch_records import read_launches as read_launches

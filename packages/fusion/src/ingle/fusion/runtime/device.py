@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.operation import Op
+from ingle.tensor.operation import Op, Operation
 
 from ..passes.convolutions import WindowProblem
 from ..schedule.rates import Rates
@@ -140,6 +140,7 @@ class KernelDevice(Protocol):
         folds: whether it renders nests that add up windows, without which each tap is added by
             itself, and running sums that decay.
         joins_launches: whether its executables take neighbours of one small kernel in one launch.
+        joined_operations: of those that it launches whole, those that it takes so, too.
         calls_beside: so many calls behind one may run beside it, where their memory is apart.
         joins_maps: whether maps of equal loops that write parts of one value become one kernel.
         places_results: whether `launches_whole` looks at where results lie, and so is asked about
@@ -170,6 +171,7 @@ class KernelDevice(Protocol):
     aligns_rows: bool
     folds: bool
     joins_launches: bool
+    joined_operations: frozenset[Operation]
     calls_beside: int
     joins_maps: bool
     places_results: bool

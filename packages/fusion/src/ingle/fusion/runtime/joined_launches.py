@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ..kernel.code import SIZES
 from ..lowering.nests import NestCall
 from ..lowering.one_nest import end_of_run
+from ..schedule.whole_calls import WholeCall
 from .device import BufferOffset, Launch
 
 _FAR = 1 << 62
@@ -30,13 +31,17 @@ class TouchedBytes(NamedTuple):
     written: bool
 
 
-def spans_of(call: NestCall, places: Sequence[BufferOffset] = ()) -> tuple[TouchedBytes, ...]:
+def spans_of(
+    call: NestCall | WholeCall, places: Sequence[BufferOffset] = ()
+) -> tuple[TouchedBytes, ...]:
     """What a call touches of each of its operands.
 
     Args:
         places: where these are. Of one whose rows begin at computed places all of its buffer
             counts, or all memory where the buffer's size is not said.
     """
+    if isinstance(call, WholeCall):
+        return spans_of_whole(call)
     found = []
     for k, (operand, strides) in enumerate(zip(call.nest.operands, call.strides, strict=True)):
         if operand.row_base is not None:
@@ -46,11 +51,33 @@ def spans_of(call: NestCall, places: Sequence[BufferOffset] = ()) -> tuple[Touch
                 first, last = -_FAR, _FAR
             found.append(TouchedBytes(first, last, operand.output))
             continue
-        ends = [(n - 1) * s for n, s in zip(call.sizes, strides, strict=True)]
         size = SIZES[operand.dtype]
-        first, last = sum(min(e, 0) for e in ends), sum(max(e, 0) for e in ends) + 1
-        found.append(TouchedBytes(first * size, last * size, operand.output))
+        found.append(TouchedBytes(*bytes_of(call.sizes, strides, size), operand.output))
     return tuple(found)
+
+
+def spans_of_whole(call: WholeCall) -> tuple[TouchedBytes, ...]:
+    """What an operation that the device computes whole touches of its operands and results."""
+    given = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
+    return tuple([
+        TouchedBytes(
+            *bytes_of(aval.shape, argument.strides, aval.dtype.itemsize), argument.output
+        )
+        for aval, argument in zip((*given, *call.results), call.arguments, strict=True)
+    ])  # fmt: skip
+
+
+def bytes_of(sizes: Sequence[int], strides: Sequence[int], size: int) -> tuple[int, int]:
+    """The first byte from its place on of what lies so, and the one behind the last; of elements
+    of so many bytes.
+
+    >>> bytes_of((2, 3), (-8, 1), 4)
+    (-32, 12)
+    """
+    if 0 in sizes:
+        return 0, 0
+    ends = [(n - 1) * step for n, step in zip(sizes, strides, strict=True)]
+    return size * sum(min(e, 0) for e in ends), size * (sum(max(e, 0) for e in ends) + 1)
 
 
 def apart(places: Sequence[Sequence[int]], spans: Sequence[Sequence[TouchedBytes]]) -> bool:
@@ -78,11 +105,11 @@ def apart(places: Sequence[Sequence[int]], spans: Sequence[Sequence[TouchedBytes
 
 
 def apart_in_plan(launches: Sequence[Launch]) -> bool:
-    """Whether launches of nests meet nowhere in the plan's buffers; they may share memory still,
-    when it runs."""
+    """Whether launches of nests, or of whole operations, meet nowhere in the plan's buffers; they
+    may share memory still, when it runs."""
     places = [[p.buffer * _FAR + p.offset for p in launch.pointers] for launch in launches]
-    nests = [(x.call, x.pointers) for x in launches if isinstance(x.call, NestCall)]
-    return apart(places, [spans_of(call, own) for call, own in nests])
+    calls = [(x.call, x.pointers) for x in launches if isinstance(x.call, NestCall | WholeCall)]
+    return apart(places, [spans_of(call, own) for call, own in calls])
 
 
 def neighbours(launches: Sequence[Launch], first: int, most: int) -> int:

@@ -23,7 +23,7 @@ from ingle.tensor.dtypes import from_numpy_dtype
 from ingle.tensor.eager import EagerBackend, Road
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import ALIGNMENT
-from ingle.tensor.operation import Op, infer
+from ingle.tensor.operation import Op, Operation, infer
 from ingle.tensor.programs import Program
 
 from ..fusion import Fusion
@@ -88,6 +88,7 @@ class KernelBackend(EagerBackend):
     aligns_rows = False
     folds = False
     joins_launches = False
+    joined_operations: frozenset[Operation] = frozenset()
     calls_beside = 0
     joins_maps = False
     places_results = False

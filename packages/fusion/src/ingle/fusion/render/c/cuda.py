@@ -194,7 +194,12 @@ def _alone(nest: Nest, name: str) -> str:
 def at_once(nest: Nest) -> int:
     """How many launches of a flat nest fit into the arguments of a kernel."""
     numbers = layout(nest).scalar(len(nest.scalars)) + 3
-    return PARAMETERS // (8 * (max(len(nest.operands), 1) + 1 + numbers + 1))
+    return most_at_once(max(len(nest.operands), 1) + 1 + numbers)
+
+
+def most_at_once(given: int) -> int:
+    """How many launches whose arguments are so many numbers fit into those of a kernel."""
+    return PARAMETERS // (8 * (given + 1))
 
 
 def render_many(one: Nest | str, name: str, count: int, threads: int = THREADS) -> str:
