@@ -17,8 +17,11 @@ from ingle.fusion.device.cuda import render_many
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import BackendError
+from ingle.tensor.ops.quantization.decoding import decode_weight
 from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
 from ingle.testkit.bits import same_bits
+from ingle_cuda.codes import weights_source
+from ingle_cuda.codes.coded_words import shape_of
 from ingle_cuda.codes.problem import Blocks, CodesProblem, problem_of
 from ingle_cuda.codes.row_products import MOST_ROWS, RowProducts, launches_of
 from ingle_cuda.driver import compiler, libraries
@@ -98,8 +101,9 @@ def problem(
 def test_what_is_taken() -> None:
     found = problem((2, 3, 64), 6, (6, 2))
     assert found is not None
-    assert (found.rows, found.columns, found.width, found.bytes) == (6, 6, 64, 32)
-    assert (found.scale, found.zero) == (Blocks(1, 32, (2, 1)), None)
+    weight = found.weight
+    assert (found.rows, weight.rows, weight.width, weight.bytes) == (6, 6, 64, 32)
+    assert (weight.scale, weight.zero) == (Blocks(1, 32, (2, 1)), None)
     assert problem((64,), 6, (3, 1)) is not None
     assert problem((64,), 6, dtype="float64") is None
     assert problem((0, 64), 6) is None
@@ -125,10 +129,10 @@ def test_x_is_loaded_as_it_lies(x: tuple[int, int], offset: int, dtype: str, vec
 
 
 def test_codes_are_loaded_as_they_lie() -> None:
-    assert [getattr(problem((2, n), 6), "words", None) for n in (64, 63, 33)] == [True, True, False]
-    there = problem((2, 64), 6, offsets=(0, 2, 0))
-    assert there is not None
-    assert not there.words
+    for width, offset, words in ((64, 0, True), (63, 0, True), (33, 0, False), (64, 2, False)):
+        found = problem((2, width), 6, offsets=(0, offset, 0))
+        assert found is not None
+        assert found.weight.words == words
 
 
 @pytest.mark.slow
@@ -143,6 +147,9 @@ def test_kernels_compile() -> None:
             assert of is not None
             found = launches_of(of)
             assert found is not None
+            if of.weight.bits < 8:
+                decoding = weights_source.source(shape_of(of.weight))
+                assert compiler.machine_code(decoding, "sm_90")[:4] == b"\x7fELF"
             text = found.kernels[0].source
             many = render_many(text, "many", 4, found.kernels[0].threads)
             for each in (text, many):
@@ -310,3 +317,60 @@ def test_products_of_other_rows_are_launches_of_their_own(backend: HostBackend) 
     for _ in range(4):
         found = [v.numpy() for v in function(x, *flat)]
         assert all(same_bits(a, b) for a, b in zip(found, wanted, strict=True))
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.sampled(12, slow=8)
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize("zero", ["", "int32"])
+@pytest.mark.parametrize("kind", ["int4", "uint4", "int2", "uint2"])
+@pytest.mark.parametrize(
+    ("outs", "width", "blocks"),
+    [(8, 64, (8, 2)), (33, 96, (11, 6)), (5, 47, (5, 1)), (9, 60, (9, 5)), (3, 1, ())], ids=str,
+)  # fmt: skip
+def test_weights_of_codes(
+    backend: HostBackend, outs: int, width: int, blocks: Any, kind: str, zero: str, dtype: str
+) -> None:
+    """The bits of the composition, in one kernel."""
+    weight = Weight(kind, outs, width, blocks, zero, dtype)
+    codes, scale, *rest = (it.asarray(a, device="numpy") for a in weight.given)
+    into = "int8" if weight.kind.is_signed else "uint8"
+    wanted = it.dequantize(it.unpack(codes, kind, size=width, into=into), scale, *rest)
+    launched = backend.gpu.counts["launched"]
+    found = decode_weight(*weight.there(), dtype=kind, size=width)
+    assert same_bits(found.numpy(), wanted.numpy())
+    assert backend.gpu.counts["launched"] == launched + 1
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["int8", "uint4"])
+def test_many_rows_by_codes(backend: HostBackend, kind: str) -> None:
+    """The weight is made once, and the library multiplies by it."""
+    weight, x = Weight(kind, 40, 96, (40, 3), "int32"), rows_of(64, 96)
+    given = it.asarray(x, device=PLAYED), *weight.there()
+    alone = weight.linear(*given)
+    check(alone, x, weight)
+    function = compile(lambda *a: it.relu(weight.linear(*a)) + 1.0)
+    for _ in range(3):
+        assert same_bits(function(*given).numpy(), np.maximum(alone.numpy(), 0) + 1)
+    names = [" ".join(s.operations) for s in explain(function, *given, runs=0).steps]
+    assert kind == "int8" or names[0] == "decode_weight"
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_a_weight_lies_where_it_is_read(backend: HostBackend) -> None:
+    """Two weights made into one value, the second at no multiple of 16 bytes."""
+    one, other = Weight("int4", 3, 9, (3, 1)), Weight("int4", 4, 9, (4, 1))
+    flat = [*one.there(), *other.there()]
+
+    def f(*given: it.Tensor) -> it.Tensor:
+        parts = [decode_weight(*given[n : n + 2], dtype="int4", size=9) for n in (0, 2)]
+        return it.concat(parts, axis=0)
+
+    wanted = np.concatenate([one.numbers, other.numbers]).astype(np.float32)
+    function = compile(f)
+    for _ in range(3):
+        np.testing.assert_allclose(function(*flat).numpy(), wanted, rtol=1e-6)

@@ -42,6 +42,7 @@ from .attention.cudnn_attention import Attention
 from .attention.decode_attention import DecodeAttention
 from .attention.flash_attention import FlashAttention
 from .codes.row_products import RowProducts
+from .codes.weights import Weights
 from .convolution import Convolutions
 from .cudnn import LibraryOffer, Plans, Prepared
 from .driver import nvml
@@ -130,7 +131,8 @@ class CudaBackend(KernelBackend):
             plans = Plans(self, self._tensor_float)
             offers += [Convolutions(self, plans), Attention(self, plans)]
         if is_nvidia:
-            offers += [DecodeAttention(self), FlashAttention(self), RowProducts(self)]
+            offers += [DecodeAttention(self), FlashAttention(self)]
+            offers += [RowProducts(self), Weights(self)]
         self.offers = tuple(offers)
         self._capture: Any = None
         self._beside: list[Any] = []

@@ -14,8 +14,9 @@ from ingle.tensor.operation import Op
 
 from ..cudnn import Strides
 from ..kernel_offers import KernelLaunch, KernelOffer, Launches
-from .problem import LARGEST, WORD, Blocks, CodesProblem, problem_of
-from .row_products_source import OUTS, WARP, ZERO_AT, RowsShape, source, warps_of
+from .coded_words import ZERO_AT, shape_of
+from .problem import LARGEST, WORD, CodesProblem, problem_of
+from .row_products_source import OUTS, WARP, RowsShape, source, warps_of
 
 MOST_ROWS = 16
 """With more, the weight is made of its codes once."""
@@ -29,27 +30,19 @@ def launches_of(problem: CodesProblem) -> Launches | None:
     """The kernel of a problem; None for more rows, or blocks, than it takes."""
     if problem.rows > MOST_ROWS:
         return None
-    tiles = -(-problem.rows // _TILE)
-    rows, words = -(-problem.rows // tiles), -(-problem.bytes // WORD)
-    blocks = tiles * -(-problem.columns // OUTS)
+    weight, tiles = problem.weight, -(-problem.rows // _TILE)
+    rows, words = -(-problem.rows // tiles), -(-weight.bytes // WORD)
+    blocks = tiles * -(-weight.rows // OUTS)
     if blocks > LARGEST:
         return None
-    zero = problem.zero or Blocks(1, 0, (0, 0))
     warps = warps_of(words)
-    shape = RowsShape(
-        problem.bits, problem.signed, problem.dtype, rows, problem.words, problem.vector,
-        problem.scale.group, problem.zero_dtype if problem.zero else "", zero.group, warps,
-    )  # fmt: skip
-    numbers = (
-        problem.width, problem.columns, problem.bytes, problem.codes_row, problem.rows,
-        *problem.x, *problem.out, 0, problem.scale.rows, *problem.scale.strides, zero.rows,
-        *zero.strides,
-    )  # fmt: skip
+    shape = RowsShape(shape_of(weight), rows, problem.vector, warps)
+    numbers = (*weight.numbers, problem.rows, *problem.x, *problem.out)
     kernel = KernelLaunch(
-        source(shape), NEST, tuple(range(5 if problem.zero else 4)), numbers, blocks, warps * WARP,
+        source(shape), NEST, tuple(range(5 if weight.zero else 4)), numbers, blocks, warps * WARP,
         (_CODES,), joins=True,
     )  # fmt: skip
-    return Launches((kernel,), 0, None if problem.zero else ZERO_AT)
+    return Launches((kernel,), 0, None if weight.zero else ZERO_AT)
 
 
 class RowProducts(KernelOffer):

@@ -5,22 +5,33 @@ neighbouring ones at a time, makes numbers of its codes in registers, and multip
 by them. All words of two turns are on their way before any is used, those of the first turn before
 the kernel waits for the launches in front of it: nothing computes a weight there.
 
-A code's bits in the place of the last ones of a float32 of 2^23 or more are that number and the
-code, times the place; one multiply-add takes the place away, and what is not the code.
-
 A sum has one order, which depends on the number of words alone, neither on how many rows are
 multiplied nor on how operands lie.
 """
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 from typing import NamedTuple
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, NEST, given_struct, rounded
 from ingle.fusion.device.kernels import SIZES
 
+from .coded_words import (
+    CODES_ROW,
+    ROWS,
+    SCALE,
+    TAKEN,
+    WIDTH,
+    ZERO,
+    ZERO_AT,
+    CodedShape,
+    entry,
+    inside,
+    lows,
+    word_source,
+)
+from .coded_words import NUMBERS as WEIGHT
 from .problem import WORD
 
 WARP = 32
@@ -29,52 +40,25 @@ OUTS = 4
 AHEAD = 2
 """Words of each that a thread loads before it uses one."""
 _MOST_WARPS = 8
-_ABOVE = 23
-"""The bit of a float32 that is 1 of a whole number there."""
-
-WIDTH, COLUMNS, TAKEN, CODES_ROW, ROWS, X_ROW, X_STEP, OUT_ROW, OUT_STEP, ZERO_AT = range(10)
-"""Places of a kernel's numbers: numbers and bytes in a row of the weight, its rows, and so on; the
-last one is the zero point's bits, where it is a number."""
-SCALE, ZERO = 10, 13
-"""Where numbers of a parameter begin: rows of the weight that share an entry, and its strides."""
-NUMBERS = 16
+X_ROWS, X_ROW, X_STEP, OUT_ROW, OUT_STEP = range(WEIGHT, WEIGHT + 5)
+"""Places of a kernel's numbers behind those of the weight: rows of x, and strides."""
+_NUMBERS = WEIGHT + 5
 
 
 class RowsShape(NamedTuple):
     """What the source of a kernel depends on.
 
     Attributes:
-        bits, signed: of a code.
-        dtype: of x, the scale and the result.
+        weight: how its codes are read.
         rows: of x.
-        words: whether codes are loaded 4 bytes at once.
         vector: bytes of x that are loaded at once, or 0.
-        group: numbers of a row that share a scale; 0 for all of them.
-        zero: the zero point's dtype; empty where it is a number.
-        zero_group: likewise.
         warps: of a block.
     """
 
-    bits: int
-    signed: bool
-    dtype: str
+    weight: CodedShape
     rows: int
-    words: bool
     vector: int
-    group: int
-    zero: str
-    zero_group: int
     warps: int
-
-    @property
-    def each(self) -> int:
-        """Codes in a word."""
-        return WORD * 8 // self.bits
-
-    @property
-    def shared(self) -> int:
-        """Neighbouring codes of a word that share all parameters."""
-        return math.gcd(self.each, self.group, self.zero_group)
 
 
 def warps_of(words: int) -> int:
@@ -95,21 +79,21 @@ def source(shape: RowsShape) -> str:
 
     Its pointers are x, codes, the scale, the zero point if it is a tensor, and the result.
     """
-    of, back = rounded(shape.dtype)
-    rows, each, part, warps = shape.rows, shape.each, shape.shared, shape.warps
+    weight, rows, warps = shape.weight, shape.rows, shape.warps
+    (of, back), each, part = rounded(weight.dtype), weight.each, weight.shared
     sums = 1 << (rows * OUTS - 1).bit_length()
     beside = WARP // sums
-    struct = "\n".join(given_struct(4 + bool(shape.zero), NUMBERS))
+    struct = "\n".join(given_struct(4 + bool(weight.zero), _NUMBERS))
     return f"""{of.helpers}
 {struct}
 static float widened({of.stored} x) {{ return {of.shown}; }}
 static {of.stored} rounded(float x) {{ return {back}; }}
-{_word_source(shape)}
+{word_source(weight)}
 {_numbers_source(shape, of.stored)}
 INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
 {{
     const int64_t *const at = given.at;
-    const uint32_t width = at[{WIDTH}], columns = at[{COLUMNS}], taken = at[{TAKEN}];
+    const uint32_t width = at[{WIDTH}], columns = at[{ROWS}], taken = at[{TAKEN}];
     const uint32_t words = (taken + {WORD - 1}) / {WORD};
     const uint32_t tiles = (columns + {OUTS - 1}) / {OUTS}, tile = INGLE_BLOCK;
     const uint32_t first = tile % tiles * {OUTS}, first_row = tile / tiles * {rows};
@@ -127,12 +111,12 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
     const {of.stored} *x[{rows}];
     {_each_row(rows)}
         x[r] = (const {of.stored} *)given.buffer[0]
-            + min(first_row + r, (uint32_t)at[{ROWS}] - 1) * at[{X_ROW}];
+            + min(first_row + r, (uint32_t)at[{X_ROWS}] - 1) * at[{X_ROW}];
     const int64_t x_step = at[{X_STEP}];
-    {_rows_of("scale", of.stored, 2, SCALE) if shape.group else ""}
-    {_rows_of("zero", f"{shape.zero}_t", 3, ZERO) if shape.zero else ""}
-    float low[{OUTS}][{_places(shape)}];
-    {_lows_of_rows(shape)}
+    {_rows_of("scale", of.stored, 2, SCALE) if weight.group else ""}
+    {_rows_of("zero", f"{weight.zero}_t", 3, ZERO) if weight.zero else ""}
+    float low[{OUTS}][{weight.places}];
+    {_lows_of_rows(weight)}
     float sum[{sums}] = {{}};
     #pragma unroll 1
     for (uint32_t from = 0; from < words; from += {AHEAD * warps * WARP}) {{
@@ -147,9 +131,9 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
             #pragma unroll
             for (int c = 0; c < {each}; c += {part}) {{
                 float number[{OUTS}][{part}];
-                {_parameters(shape)}
+                {_factors(weight)}
                 {_each_out()} {{
-                    {_own_lows(shape)}
+                    {_own_lows(weight)}
                     const uint32_t word = now[u][w];
                     #pragma unroll
                     for (int n = 0; n < {part}; n++)
@@ -160,7 +144,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
                     numbers_of_x(given_x, x[r], k + c, x_step, width, there);
                     {_each_out()} {{
                         float &total = sum[r * {OUTS} + w];
-                        {_multiplied(shape)}
+                        {_multiplied(weight)}
                     }}
                 }}
             }}
@@ -190,14 +174,14 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
         found[warp][lane / {beside}] = sum[0];
     __syncthreads();
     const uint32_t r = threadIdx.x / {OUTS}, w = threadIdx.x % {OUTS};
-    if (r >= {rows} || first_row + r >= at[{ROWS}] || first + w >= columns)
+    if (r >= {rows} || first_row + r >= at[{X_ROWS}] || first + w >= columns)
         return;
     float total = 0;
     #pragma unroll
     for (int n = 0; n < {warps}; n++)
         total += found[n][threadIdx.x];
-    {"" if shape.group else f"total *= widened({_entry(of.stored, 2, SCALE, 'first + w')});"}
-    (({of.stored} *)given.buffer[{3 + bool(shape.zero)}])[
+    {"" if weight.group else f"total *= widened({entry(of.stored, 2, SCALE, 'first + w')});"}
+    (({of.stored} *)given.buffer[{3 + bool(weight.zero)}])[
         (first_row + r) * at[{OUT_ROW}] + (first + w) * at[{OUT_STEP}]] = rounded(total);
 }}
 """
@@ -207,26 +191,15 @@ def _each_out() -> str:
     return f"#pragma unroll\n    for (int w = 0; w < {OUTS}; w++)"
 
 
-def _entry(kind: str, pointer: int, numbers: int, row: str) -> str:
-    """The first entry of a parameter for a row of the weight."""
-    place = f"({row}) / (uint32_t)at[{numbers}] * at[{numbers + 1}]"
-    return f"((const {kind} *)given.buffer[{pointer}])[{place}]"
-
-
 def _rows_of(name: str, kind: str, pointer: int, numbers: int) -> str:
     """Where the entries of a parameter begin for the rows of a block."""
     return f"""const {kind} *{name}[{OUTS}];
     {_each_out()}
-        {name}[w] = &{_entry(kind, pointer, numbers, "place[w]")};"""
+        {name}[w] = &{entry(kind, pointer, numbers, "place[w]")};"""
 
 
 def _each_row(rows: int) -> str:
     return f"#pragma unroll\n    for (int r = 0; r < {rows}; r++)"
-
-
-def _places(shape: RowsShape) -> int:
-    """Codes in half a word: as many as are read where they lie in it."""
-    return shape.each // 2
 
 
 def _loads(name: str, start: str, warps: int) -> str:
@@ -239,47 +212,16 @@ def _loads(name: str, start: str, warps: int) -> str:
     }}"""
 
 
-def _word_source(shape: RowsShape) -> str:
-    """How a word of codes is loaded, and numbers are made of it."""
-    load = "return *(const uint32_t *)(row + first);"
-    if not shape.words:
-        load = f"""\
-uint32_t found = 0;
-    #pragma unroll
-    for (int n = 0; n < {WORD}; n++)
-        found |= (first + n < taken ? (uint32_t)row[first + n] : 0) << 8 * n;
-    return found;"""
-    places, bits = _places(shape), shape.bits
-    sign = 1 << (bits - 1) if shape.signed else 0
-    above = (127 + _ABOVE) << _ABOVE
-    return f"""\
-static uint32_t word_of(const uint8_t *row, uint32_t first, uint32_t taken)
-{{
-    {load}
-}}
-/* What a number is less than its float, for each place of half a word. */
-static float low_of(int place, float zero)
-{{ return -(float)({1 << _ABOVE} >> {bits} * place) - {sign}.0f - zero; }}
-/* A code less its zero point. */
-static float decoded(uint32_t word, int n, const float *low)
-{{
-    const int place = n % {places}, at = {bits} * place;
-    const uint32_t part = n < {places} ? word : word >> 16;
-    const uint32_t number = (part & {(1 << bits) - 1}u << at) ^ ({above}u | {sign}u << at);
-    return fmaf(__builtin_bit_cast(float, number), 1.0f / (1 << at), low[place]);
-}}"""
-
-
 def _numbers_source(shape: RowsShape, stored: str) -> str:
     """How numbers of a row of x are loaded; zeros where there are none."""
-    part, size, vector = shape.shared, SIZES[shape.dtype], shape.vector
+    part, size, vector = shape.weight.shared, SIZES[shape.weight.dtype], shape.vector
     head = f"""\
 static void numbers_of_x(
     float *to, const {stored} *row, uint32_t k, int64_t step, uint32_t width, bool there)
 {{
     #pragma unroll
     for (int n = 0; n < {part}; n += """
-    if not vector or part != shape.each:
+    if not vector or part != shape.weight.each:
         return f"""{head}1)
         to[n] = there && k + n < width ? widened(row[(k + n) * step]) : 0;
 }}"""
@@ -305,14 +247,7 @@ def _bits(vector: int, at: int) -> str:
     return f"line >> {at * 8}"
 
 
-def _lows(shape: RowsShape, zero: str) -> str:
-    return f"""\
-#pragma unroll
-            for (int p = 0; p < {_places(shape)}; p++)
-                low[w][p] = low_of(p, {zero});"""
-
-
-def _lows_of_rows(shape: RowsShape) -> str:
+def _lows_of_rows(shape: CodedShape) -> str:
     """The zero points of all, or of rows."""
     if shape.zero_group:
         return ""
@@ -321,37 +256,32 @@ def _lows_of_rows(shape: RowsShape) -> str:
     )
     return f"""{_each_out()} {{
         const float moved = {moved};
-        {_lows(shape, "moved")}
+        {lows(shape, "low[w]", "moved")}
     }}"""
 
 
-def _own_lows(shape: RowsShape) -> str:
+def _own_lows(shape: CodedShape) -> str:
     """The zero points of codes, where neighbours have another one."""
     if not shape.zero_group:
         return ""
-    entry = f"zero[w][(k + c) / {shape.zero_group} * at[{ZERO + 2}]]"
+    own = f"zero[w][(k + c) / {shape.zero_group} * at[{ZERO + 2}]]"
     return f"""\
-const float moved = {_inside(shape)} ? (float){entry} : 0;
-                    {_lows(shape, "moved")}"""
+const float moved = {inside(shape)} ? (float){own} : 0;
+                    {lows(shape, "low[w]", "moved")}"""
 
 
-def _parameters(shape: RowsShape) -> str:
+def _factors(shape: CodedShape) -> str:
     """The scales of codes, where neighbours have another one."""
     if not shape.group:
         return ""
-    entry = f"scale[w][(k + c) / {shape.group} * at[{SCALE + 2}]]"
+    own = f"scale[w][(k + c) / {shape.group} * at[{SCALE + 2}]]"
     return f"""\
 float factor[{OUTS}];
                 {_each_out()}
-                    factor[w] = {_inside(shape)} ? widened({entry}) : 0;"""
+                    factor[w] = {inside(shape)} ? widened({own}) : 0;"""
 
 
-def _inside(shape: RowsShape) -> str:
-    """Whether codes from `k + c` on are numbers of the weight."""
-    return "there" if shape.shared == shape.each else "there && k + c < width"
-
-
-def _multiplied(shape: RowsShape) -> str:
+def _multiplied(shape: CodedShape) -> str:
     """What neighbours of one scale add to a sum."""
     each = f"""\
 #pragma unroll

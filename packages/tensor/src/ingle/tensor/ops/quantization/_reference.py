@@ -27,6 +27,16 @@ def fake_quantize_reference(x: Any, scale: Any, zero_point: Any = None) -> Any:
     return dequantize_reference(quantize_reference(x, scale, zero_point), scale, zero_point)
 
 
+def unpack_reference(codes: Any, dtype: DType, size: int) -> Any:
+    """So many numbers of each row of bytes."""
+    shifts = np.arange(0, 8, dtype.bits)
+    each = (np.asarray(codes).astype(np.int64)[..., None] >> shifts) & ((1 << dtype.bits) - 1)
+    each = each.reshape(len(codes), each.shape[1] * len(shifts))[:, :size]
+    if dtype.is_signed:
+        each = each - ((each >> (dtype.bits - 1)) << dtype.bits)
+    return each
+
+
 def _spread(value: Any, shape: Shape) -> Any:
     """A parameter repeated over its blocks, in NumPy, for references."""
     out = np.asarray(value, np.float64)

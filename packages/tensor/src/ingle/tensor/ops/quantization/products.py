@@ -10,7 +10,7 @@ import numpy as np
 
 from ...contract import Aval, Handle, Scalar
 from ...dispatch import Operand, TensorLike, handle_of, promote, run
-from ...dtypes import DType, as_dtype, int8, int32, uint8
+from ...dtypes import DType, as_dtype, int32, uint8
 from ...errors import DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
@@ -21,9 +21,9 @@ from ..movement.shapes import reshape
 from ..neural.linear import linear
 from ..reductions.basic import sum as reduce_sum
 from ._blocks import check_blocks
-from ._reference import dequantize_reference
+from ._reference import dequantize_reference, unpack_reference
 from .codes import dequantize
-from .packing import unpack
+from .decoding import decode_weight
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -120,9 +120,9 @@ def _body(x: Tensor, codes: Tensor, scale: Tensor, zero_point: Any, *, dtype: DT
         row = reshape(x, (1, width)) * astype(codes, x.dtype)
         sums = reduce_sum(row, axis=1) * reshape(scale, (outs,))
         return reshape(sums, (*x.shape[:-1], outs))
-    whole = int8 if dtype.is_signed else uint8
-    each = codes if dtype.bits == 8 else unpack(codes, dtype, size=width, into=whole)
-    return linear(x, dequantize(each, scale, zero_point))
+    if dtype.bits == 8:
+        return linear(x, dequantize(codes, scale, zero_point))
+    return linear(x, decode_weight(codes, scale, zero_point, dtype=dtype, size=width))
 
 
 def _samples(draw: Draw) -> Iterator[Sample]:
@@ -149,13 +149,7 @@ def _samples(draw: Draw) -> Iterator[Sample]:
 
 def _reference(x: Any, codes: Any, scale: Any, zero_point: Any = None, *, dtype: DType) -> Any:
     width = x.shape[-1]
-    each = np.asarray(codes).astype(np.int64)
-    if dtype.bits < 8:
-        shifts = np.arange(0, 8, dtype.bits)
-        each = (each[..., None] >> shifts) & ((1 << dtype.bits) - 1)
-        each = each.reshape(len(codes), each.shape[1] * len(shifts))[:, :width]
-        if dtype.is_signed:
-            each = each - ((each >> (dtype.bits - 1)) << dtype.bits)
+    each = codes if dtype.bits == 8 else unpack_reference(codes, dtype, width)
     return x @ dequantize_reference(each, scale, zero_point).T
 
 
