@@ -58,4 +58,5 @@ def test_more_of_the_same_layers_take_no_more_templates() -> None:
     few, many = calls_of(2), calls_of(5)
     assert few == many
     assert few["entries_of"] == 1
-    assert few["contraction"] == few["choose"] == 2
+    assert few["contraction"] == 2
+    assert not few["choose"]  # operands in panels go by the guess that there is

@@ -189,15 +189,24 @@ def operands_of(
     """
     parameters = raw_values([slot.parameter for slot in slots])
     known = raw_values([slot.moments for slot in slots])
-    of = list(zip(slots, parameters, known, strict=True))
-    cells = [[slot.moment_cell(name, p, k) for name in names] for slot, p, k in of]
+    cells = [
+        [c if (c := k.get(name)) is not None else slot.moment_cell(name, p, k) for name in names]
+        for slot, p, k in zip(slots, parameters, known, strict=True)
+    ]
     # Read at once, in the first step as in later ones: recordings of both have one order.
     held = iter(raw_values([cell for some in cells for cell in some]))
     found = []
     for slot, parameter, own in zip(slots, parameters, cells, strict=True):
-        pairs = zip(names, own, strict=True)
-        values = [slot.fitted(name, cell, next(held), parameter) for name, cell in pairs]
-        found.append((_fitting(parameter, parameter), own, values))
+        value = _fitting(parameter, parameter)
+        shape, dtype, backend = value.shape, value.dtype, value.backend
+        values = []
+        for name, cell in zip(names, own, strict=True):
+            moment = next(held)
+            # Most fit, which is asked here: a call for each takes as long as all of this.
+            if moment.shape != shape or moment.dtype is not dtype or moment.backend is not backend:
+                moment = slot.fitted(name, cell, moment, parameter)
+            values.append(moment)
+        found.append((value, own, values))
     return found
 
 

@@ -260,13 +260,18 @@ class TableBuilder:
         """What the products of many layers have in common; `packed` is the choice by which the
         panels that are at hand were made."""
         workers = thread_pool().threads
-        choice = choice_for(problem, workers, self._tuned) if packed is None else packed
+        asked: dict[str, Asked] = {}
+        choice = choice_for(problem, workers, asked) if packed is None else packed
+        self._tuned |= asked
         made = contraction(
             problem, epilogue_of(call), strides, [0] * len(call.scalars),
             workers=workers, choice=choice, b_is_packed=packed is not None,
         )  # fmt: skip
         keeps = packed is None and prepackable(problem, choice)
-        return _Product(made, prepacking(problem, workers) if keeps else None)
+        if not keeps:
+            return _Product(made, None)
+        measured = any(answer.variation is not None for answer in asked.values())
+        return _Product(made, prepacking(problem, workers, None if measured else choice))
 
     def _nest(self, nest: Nest, sizes: tuple[int, ...]) -> _NestEntry:
         found = self._nests.get((id(nest), sizes))

@@ -73,7 +73,8 @@ def contraction(
     empty = not math.prod(three(problem.batch))
     chosen = choice or choose(problem, workers)
     entries: list[EntrySpec] = []
-    scratch = [_scratch(problem, chosen).total * workers]
+    places = _scratch(problem, chosen)
+    scratch = [places.total * workers]
     a, b = A, B
     if chosen.pack_b == "before" and not b_is_packed:
         b = Pointer("scratch", len(scratch))
@@ -87,7 +88,7 @@ def contraction(
         scratch.append(packing.nbytes)
     if empty:
         entries = [entry._replace(units=0) for entry in entries]
-    entries.append(_compute_entry(problem, chosen, epilogue, strides, scalars, (a, b)))
+    entries.append(_compute_entry(problem, chosen, epilogue, strides, scalars, (a, b), places))
     return Contraction(tuple(entries), tuple(scratch))
 
 
@@ -202,6 +203,7 @@ def _compute_entry(
     strides: Sequence[Sequence[int]],
     scalars: Sequence[int],
     sources: tuple[Pointer, Pointer],
+    places: _Scratch,
 ) -> EntrySpec:
     _, _, panels = widths(problem, choice)
     units = math.prod(problem.batch) * choice.row_blocks * choice.panel_blocks
@@ -210,7 +212,7 @@ def _compute_entry(
     outer = len(problem.batch) + 1
     code = epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
     values = {**_addresses(problem, choice), "epilogue": code.addresses[0]}
-    values |= _shape(problem, choice)
+    values |= _shape(problem, choice, places)
     values |= _addressing(problem, choice)
     values |= _result(problem, choice, epilogue, strides)
     values |= _copied_image(problem, choice)
@@ -269,9 +271,8 @@ def _pack_b_address(problem: Problem, choice: Choice) -> int:
     return window_address(problem.b_dtype, problem.windows.over_places, target())
 
 
-def _shape(problem: Problem, choice: Choice) -> dict[str, int]:
+def _shape(problem: Problem, choice: Choice, places: _Scratch) -> dict[str, int]:
     width, last, panels = widths(problem, choice)
-    places = _scratch(problem, choice)
     depth, depth_block = depths(problem, choice)
     sizes = three(problem.batch)
     return {

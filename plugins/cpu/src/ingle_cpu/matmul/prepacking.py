@@ -47,11 +47,16 @@ def prepackable(problem: Problem, usual: Choice) -> bool:
     return problem.m * math.prod(repeats) <= MOST_ROWS
 
 
-def prepacking(problem: Problem, workers: int) -> Prepacking:
+def prepacking(problem: Problem, workers: int, guess: Choice | None = None) -> Prepacking:
     """How the right operand of a product is kept.
 
     The shape of its panels does not follow from measurements, so that products of other batch sizes
     read the same ones.
+
+    Args:
+        problem: the product.
+        workers: on how many threads it is computed.
+        guess: how, without a measurement; `choose` says so if None.
     """
-    choice = choose(problem, workers)._replace(pack_b="before")
+    choice = (guess or choose(problem, workers))._replace(pack_b="before")
     return Prepacking(choice, packing_of_b(problem, choice))

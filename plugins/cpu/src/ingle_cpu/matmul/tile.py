@@ -17,6 +17,12 @@ TILES = {
     ("uint8", "int8"): "busd", ("uint8", "uint8"): "buud",
 }  # fmt: skip
 """Kinds in registers of tiles, named as their instructions are."""
+_IN_TILES = frozenset(TILES.values())
+_NUMBERS = {
+    **dict.fromkeys([*QUADS.values(), *TILES.values()], 4),
+    **dict.fromkeys(["pairs", TILES[_HALVES]], 2),
+}
+"""Of kinds that take several steps of k at once, how many."""
 
 
 class Tile(NamedTuple):
@@ -36,14 +42,12 @@ class Tile(NamedTuple):
     @property
     def numbers(self) -> int:
         """Of how many steps of k an element of a panel is made."""
-        if self.kind in QUADS.values() or (self.in_tiles and self.kind != TILES[_HALVES]):
-            return 4
-        return 2 if self.kind in ("pairs", TILES[_HALVES]) else 1
+        return _NUMBERS.get(self.kind, 1)
 
     @property
     def in_tiles(self) -> bool:
         """Whether it is in registers of tiles."""
-        return self.kind in TILES.values()
+        return self.kind in _IN_TILES
 
     @property
     def flips(self) -> bool:
