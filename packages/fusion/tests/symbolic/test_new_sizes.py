@@ -7,7 +7,15 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import pipeline
-from ingle.fusion.runtime import graph_plans, log_families, plan, plan_cache, plan_codegen, replay
+from ingle.fusion.runtime import (
+    graph_plans,
+    log_families,
+    plan,
+    plan_cache,
+    plan_codegen,
+    replay,
+    sized_calls,
+)
 from ingle.fusion.runtime.log_families import IN_VAIN
 from ingle.fusion.runtime.plan_cache import LASTING
 from ingle.fusion.symbolic import decompositions, families
@@ -35,6 +43,8 @@ def counts(monkeypatch):
     monkeypatch.setattr(log_families, "DEAREST", float("inf"))
     monkeypatch.setattr(replay.Replay, "__call__", replayed)
     monkeypatch.setattr(graph_plans, "filled_graph", looked)
+    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
+    monkeypatch.setattr(sized_calls, "TRIES", 0)  # short logs would do without a plan each
     forget_plans(monkeypatch)
     monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
     return found

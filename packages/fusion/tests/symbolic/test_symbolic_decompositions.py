@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import pipeline
-from ingle.fusion.runtime import log_families, plan_cache
+from ingle.fusion.runtime import log_families, plan_cache, sized_calls
 from ingle.fusion.symbolic import decompositions, families
 from ingle.fusion.symbolic.decompositions import decompositions_of, written_out
 from ingle.testkit.bits import same_bits
@@ -31,6 +31,7 @@ class Fills:
         monkeypatch.setattr(families, "_of", type(families._of)())
         monkeypatch.setattr(decompositions, "_of", type(decompositions._of)())
         monkeypatch.setattr(log_families, "DEAREST", float("inf"))
+        monkeypatch.setattr(sized_calls, "TRIES", 0)  # they run without a decomposition each
         monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
         monkeypatch.setattr(pipeline, "_written_out", self.written_out)
         monkeypatch.setenv("INGLE_PLAN_SLICES", "0")

@@ -31,6 +31,7 @@ from .plan_cache import slices_left
 from .plan_codegen import DonationState
 from .plan_records import StoredPlans, stored_plans
 from .replay import Replay
+from .sized_graph import SizedGraph
 
 SLICED = 32
 """Operations from which on a plan is made in slices."""
@@ -76,6 +77,7 @@ class GraphPlans:
         self.products = products
         self.in_slices = self.fills = False
         self.alike: Sequence[tuple[Graph, Sequence[Any]]] = ()
+        self._sizes: SizedGraph | None = None
         self._replay: Replay | None = None
         self._fault = ""
         self._told = False
@@ -159,6 +161,9 @@ class GraphPlans:
                 the same handle.
             donation: what holds if this raises.
         """
+        outputs = self._sized(given, numbers)
+        if outputs is not None:
+            return outputs
         if self._waits(numbers):
             return self._one_by_one(given, numbers)
         if self.products:
@@ -182,6 +187,17 @@ class GraphPlans:
         if not self.prepared(numbers):
             return self._one_by_one(given, numbers)
         return GraphPlans.run_donating(self, given, numbers, donatable, donation)
+
+    def _sized(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:
+        """Runs it for the first time on sizes that a plan for all sizes serves. What comes again
+        has a plan of its own, which writes over what nobody needs."""
+        sizes = self._sizes
+        if sizes is None or self._plans:
+            return None
+        outputs = sizes.run_once(given, numbers)
+        if outputs is None:
+            self.filled(numbers)
+        return outputs
 
     def report(self) -> None:
         """Raises what went wrong in earlier runs in the background."""
@@ -240,6 +256,10 @@ class GraphPlans:
     def filled(self, numbers: Sequence[Any]) -> bool:
         """Whether a plan for all sizes serves the graph, which is filled in now."""
         self.fills = False
+        if not self._plans and self._sizes is None:
+            self._sizes = SizedGraph.of(self._device, self._fusion, self._graph, numbers)
+            if self._sizes is not None:
+                return True
         if not self._plans:
             plan = filled_graph(self._device, self._fusion, self._graph, numbers)
             if plan is None:

@@ -1,0 +1,65 @@
+"""Logs of a few operations on sizes that have not come before: run by a plan for all sizes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from ingle.tensor.contract import Handle
+
+from ..ir.graph import Graph
+from ..pipeline import any_size_plan
+from ..record.ambient_state import ambient
+from ..support.settings import is_exact
+from ..symbolic.form import form_of
+from .custom_kernels import registrations
+from .sized_calls import SizedCall, sized_calls_of
+
+if TYPE_CHECKING:
+    from ..fusion import Fusion
+
+MOST_NODES = 32
+"""Operations of a graph up to which its plan for all sizes is made at once."""
+MOST_BYTES = 1 << 20
+"""Of outputs, up to which it does not matter that such a run writes over none of its inputs."""
+
+
+class SizedGraph:
+    """A graph of certain sizes, which a plan for all sizes runs once.
+
+    Args:
+        call: what runs it.
+    """
+
+    def __init__(self, call: SizedCall) -> None:
+        self._call: SizedCall | None = call
+
+    @classmethod
+    def of(
+        cls, device: Any, fusion: Fusion, graph: Graph, numbers: Sequence[Any]
+    ) -> SizedGraph | None:
+        """A graph on its numbers; None where no such plan serves it, or it is not worth while.
+
+        One that no plan for all sizes serves becomes an example of such a plan.
+        """
+        if len(graph.nodes) > MOST_NODES or not hasattr(device, "sized_plan"):
+            return None
+        avals = [graph.values[o].aval for o in graph.outputs]
+        if sum([math.prod(a.shape) * a.dtype.itemsize for a in avals]) > MOST_BYTES:
+            return None
+        form = form_of(graph)
+        make = partial(any_size_plan, device, fusion)
+        surroundings = is_exact(), registrations(), ambient()
+        calls = sized_calls_of(device, make, form.skeleton, surroundings)
+        call = calls.call(form.numbers, "a plan", graph.lines)
+        if call is not None:
+            return cls(call)
+        calls.note(graph, numbers)
+        return None
+
+    def run_once(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:
+        """Runs it; None the next time, or if it takes a plan of its own."""
+        call, self._call = self._call, None
+        return None if call is None else call(given, numbers)

@@ -1,0 +1,124 @@
+"""Logs of a few operations on sizes that are new run by a plan for all sizes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion.runtime import log_families, plan_cache, sized_calls, sized_graph
+from ingle.fusion.runtime.graph_plans import GraphPlans
+from ingle.tensor.errors import OutOfRangeError
+from ingle.testkit.bits import same_bits
+
+
+@pytest.fixture
+def runs(monkeypatch):
+    """What plans for all sizes ran: the numbers of their outputs."""
+    found = []
+    run_once = sized_graph.SizedGraph.run_once
+
+    def noted(self, given, numbers):
+        outputs = run_once(self, given, numbers)
+        if outputs is not None:
+            found.append(len(outputs))
+        return outputs
+
+    monkeypatch.setattr(sized_graph.SizedGraph, "run_once", noted)
+    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
+    monkeypatch.setattr(log_families, "DEAREST", float("inf"))
+    monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
+    forget(monkeypatch)
+    return found
+
+
+def forget(monkeypatch):
+    x = it.zeros(1, device="cpu")
+    x.tolist()  # what is recorded from here on is a new stream,
+    x.backend.noted(short=False)  # whatever has been read before
+    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
+
+
+def drawn(*shape, seed=0):
+    return np.random.default_rng((seed, *shape)).normal(size=shape).astype(np.float32)
+
+
+def operands(length):
+    weight = it.asarray(drawn(24, 24), device="cpu")
+    return it.asarray(drawn(length, 24), device="cpu"), weight
+
+
+def layer(x, weight):
+    y = it.softmax(it.tanh(x) @ weight * 0.7 + 1.0, axis=0)
+    z = it.layer_norm(x + y, (24,)) * it.mean(x, axis=0)
+    return it.sum(z, axis=1), z[-1:] - it.max(z, axis=0)
+
+
+def read(results):
+    return [np.asarray(y) for y in results]
+
+
+def test_bits_are_those_of_plans_of_their_own(runs, monkeypatch):
+    lengths = (*range(3, 20), *range(520, 540, 3), 600, 1023, 1024, 1025, 700, 2, 1)
+    found = {length: read(layer(*operands(length))) for length in lengths}
+    assert len(runs) > len(lengths) // 2
+    monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
+    forget(monkeypatch)
+    for length in lengths:
+        for _ in range(2):
+            for a, b in zip(found[length], read(layer(*operands(length))), strict=True):
+                assert same_bits(a, b), length
+
+
+def test_what_comes_again_has_a_plan_of_its_own(runs, monkeypatch):
+    filled = []
+    fill = GraphPlans.filled
+    monkeypatch.setattr(GraphPlans, "filled", lambda *args: (filled.append(1), fill(*args))[1])
+    for length in range(520, 600, 4):
+        read(layer(*operands(length)))
+    before, count = len(runs), len(filled)
+    assert before > 10
+    first = read(layer(*operands(596)))
+    assert (len(runs), len(filled)) == (before, count + 1)
+    assert all(map(same_bits, first, read(layer(*operands(596)))))
+    assert (len(runs), len(filled)) == (before, count + 1)
+
+
+def test_inputs_are_as_they_were(runs):
+    for length in range(520, 600, 8):
+        x, weight = operands(length)
+        kept = x.numpy().copy(), weight.numpy().copy()
+        x = x + 0.0
+        read(layer(x, weight))
+        assert all(map(same_bits, kept, (x.numpy(), weight.numpy())))
+    assert runs
+
+
+def test_columns_in_memory_are_products_of_columns(runs):
+    for length in range(520, 620, 8):
+        x, weight = operands(length)
+        columns = it.permute_dims(it.asarray(x.numpy().T.copy(), device="cpu"), (1, 0))
+        for a, b in zip(read(layer(columns, weight)), read(layer(x, weight)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
+
+
+def test_an_index_that_is_out_of_range_is_told(runs):
+    for length in range(520, 600, 4):
+        x, weight = operands(length)
+        places = it.asarray(np.arange(length) % 24, device="cpu")
+
+        def picked(places, x=x, weight=weight):
+            y = it.take(it.tanh(x @ weight) * 2.0 + 1.0, places, axis=1)
+            return it.sum(it.exp(y - it.max(y)) / 3.0, axis=0) + 1.0
+
+        np.asarray(picked(places))
+        with pytest.raises(OutOfRangeError, match="24"):
+            np.asarray(picked(places + 24))
+    assert runs
+
+
+def test_large_results_have_plans_that_may_write_over_inputs(runs, monkeypatch):
+    monkeypatch.setattr(sized_graph, "MOST_BYTES", 100)
+    for length in range(520, 600, 8):
+        read(layer(*operands(length)))
+    assert not runs
