@@ -9,14 +9,18 @@ import threading
 import warnings
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ingle.fusion.support.disk_store import CacheWarning, DiskStore
+from ingle_cpu.jit import engine as engine_module
 from ingle_cpu.jit.engine import Engine, IRSource, KernelCompileError
 from ingle_cpu.jit.external_symbols import process_symbols
 from ingle_cpu.jit.host import Host, host
 from ingle_cpu.jit.object_symbols import UnknownObjectError, undefined_symbols
+from ingle_cpu.matmul.driver import driver_source
+from ingle_cpu.threads.pool import runner_addresses
 
 
 def adder(number: int, name: str = "f") -> IRSource:
@@ -65,6 +69,34 @@ resource.setrlimit(resource.RLIMIT_AS, (resource.RLIM_INFINITY, resource.RLIM_IN
 (address,) = engine.addresses(small)
 print(found, ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(2))
 """
+
+
+def test_code_that_calls_kernels_takes_less_of_llvms_pains(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The loop over a plan's kernels and that over tiles: other modules are what computes."""
+    asked: list[IRSource] = []
+    addresses = engine_module.Engine.addresses
+
+    def noted(self: Engine, source: IRSource) -> tuple[int, ...]:
+        asked.append(source)
+        return addresses(self, source)
+
+    monkeypatch.setattr(engine_module.Engine, "addresses", noted)
+    runner_addresses()
+    (runner,) = asked
+    driver = driver_source()
+    for source in (runner, driver):
+        assert (source.reduced, source.polished) == (False, False)
+    levels: list[bool] = []
+    target_machine = engine_module._target_machine
+
+    def machine_of(machine: Host, polished: bool = True) -> Any:
+        levels.append(polished)
+        return target_machine(machine, polished)
+
+    monkeypatch.setattr(engine_module, "_target_machine", machine_of)
+    for source in (driver, adder(5)):
+        assert engine_at(None).object_code(source)
+    assert levels == [False, True]
 
 
 class TestEngine:

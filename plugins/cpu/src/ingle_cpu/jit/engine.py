@@ -50,11 +50,14 @@ class IRSource(NamedTuple):
         names: the functions whose addresses are wanted, in this order.
         reduced: whether LLVM looks for cheaper ways to count through loops (strength reduction).
             It takes as long as all the rest, and finds nothing where few pointers run along.
+        polished: whether LLVM takes all pains with the machine code. Where a module calls kernels
+            more than it computes, that is no faster, and takes a third longer.
     """
 
     text: str
     names: tuple[str, ...]
     reduced: bool = True
+    polished: bool = True
 
 
 class Code:
@@ -195,7 +198,8 @@ class Engine:
         give_way()  # LLVM works without the interpreter
         try:
             module = llvm().parse_assembly(source.text)
-            return bytes(_target_machine(self.machine).emit_object(module))
+            machine = _target_machine(self.machine, source.polished)
+            return bytes(machine.emit_object(module))
         except RuntimeError as error:
             raise KernelCompileError(
                 f"LLVM does not accept the module of {', '.join(source.names)}: {error}"
@@ -293,9 +297,11 @@ def _require_room(source: IRSource) -> None:
         ) from error
 
 
-def _target_machine(machine: Host) -> Any:
+def _target_machine(machine: Host, polished: bool = True) -> Any:
     target = llvm().Target.from_triple(machine.triple)
-    return target.create_target_machine(cpu=machine.cpu, features=machine.features, opt=3, jit=True)
+    return target.create_target_machine(
+        cpu=machine.cpu, features=machine.features, opt=3 if polished else 1, jit=True
+    )
 
 
 @functools.cache

@@ -29,7 +29,7 @@ NAME = "contract"
 
 def driver_source() -> IRSource:
     """The module of the kernel `contract`."""
-    return IRSource(_Driver().text(), (NAME,), reduced=False)
+    return IRSource(_Driver().text(), (NAME,), reduced=False, polished=False)
 
 
 class _Driver(FetchingCode):

@@ -44,7 +44,8 @@ def thread_count() -> int:
 def runner_addresses(park_in_kernel: bool = PARKS_IN_KERNEL) -> tuple[int, ...]:
     """Of the native code that runs plans: `run`, `repeat`, `work` and `clock`."""
     text = plan_runner_ir(engine().machine, park_in_kernel)
-    return engine().addresses(IRSource(text, ("run", "repeat", "work", "clock")))
+    names = "run", "repeat", "work", "clock"
+    return engine().addresses(IRSource(text, names, reduced=False, polished=False))
 
 
 class ThreadPool:
