@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Sequence
 from contextvars import ContextVar
+from operator import attrgetter
+from types import NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -27,6 +30,7 @@ SMALL = 1 << 16
 _MOST_FREE = 256
 _LINE_BITS = 6
 _LINE = 1 << _LINE_BITS
+_exclusive_of, _memory_of, _seen_of = map(attrgetter, ("exclusive", "memory", "_seen"))
 
 
 queues: list[Queue] = []
@@ -146,6 +150,14 @@ class CpuHandle(ArrayHandle):
     def exclusive(self) -> bool:
         """Whether nothing but this handle sees the memory."""
         return self._seen is None and type(self.memory) is not _Borrowed
+
+    @staticmethod
+    def all_exclusive(handles: Sequence[CpuHandle]) -> bool:
+        """Whether each of many of one class is `exclusive`, without a call of Python for each."""
+        if type(handles[0]) is not CpuHandle:
+            return False not in map(_exclusive_of, handles)
+        unseen = {*map(type, map(_seen_of, handles))} == {NoneType}
+        return unseen and _Borrowed not in map(type, map(_memory_of, handles))
 
     @property
     def pending(self) -> Pending | None:

@@ -77,6 +77,8 @@ class Executable:
     prepacks: tuple[int, ...] = ()
     renewed = False
     long = False
+    gates = True
+    """Its launch waits for checks itself, when all else is done."""
 
     def __init__(
         self, backend: CudaBackend, parts: Sequence[list[Step]], runs: Sequence[AnyStep],
@@ -107,6 +109,7 @@ class Executable:
     ) -> None:  # fmt: skip
         """Puts them into the stream, for buffers at these addresses."""
         backend = self._backend
+        gate = None if donation is None else donation.gate
         backend.enter()
         with backend.lock, told(backend.device, "a plan was run"):
             scratch = backend.scratch(self._scratch) if self._scratch else 0
@@ -114,6 +117,8 @@ class Executable:
             graph = self._graph(buffers, whole=donation is not None)
             if graph is None:
                 numbers = self._numbers.bits(scalars)
+                if gate is not None:
+                    gate()
                 for step in self._runs:
                     self._put(step, buffers, numbers, backend.stream)
                 del held
@@ -121,6 +126,8 @@ class Executable:
             self._numbers.write(scalars)
             self._wandering.copy(buffers)
             launch, stream = graph.launch, backend.stream
+            if gate is not None:
+                gate()
             if donation is not None:
                 # Python looks for signals after calls: none is handled before the next one's end.
                 donation.done = True

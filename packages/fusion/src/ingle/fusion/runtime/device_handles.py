@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 
 from ingle.tensor.contract import Aval, Backend, Handle
 
-from ..support.refcounts import HELD_ONCE, refs
+from ..support.refcounts import HELD_ONCE, MAPPED_ATTRIBUTE, refs
 from .device import Ordered
 from .pending_checks import PendingCheck, PendingChecks
 
@@ -36,6 +37,11 @@ class MemoryHandle(Ordered):
         """Whether no view has the same memory."""
         return refs(self.memory) == HELD_ONCE
 
+    @staticmethod
+    def all_exclusive(handles: Sequence[MemoryHandle]) -> bool:
+        """Whether each of many is `exclusive`, without a call of Python for each."""
+        return {*map(refs, map(_memory_of, handles))} == {MAPPED_ATTRIBUTE}
+
 
 class StridedHandle(Handle):
     """A view of a value; `strides` are in elements, `check` is that of `MemoryHandle`."""
@@ -51,6 +57,9 @@ class StridedHandle(Handle):
         self.address = address
         self.strides = tuple(strides)
         self.check = _last_check(backend)
+
+
+_memory_of = attrgetter("memory")
 
 
 def _last_check(backend: Any) -> PendingCheck | None:

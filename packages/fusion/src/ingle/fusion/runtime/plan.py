@@ -17,7 +17,7 @@ from ..support.source_location import Line
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
 from .pending_checks import checks_of
-from .plan_codegen import DonationState, Run, flags_known, plan_function, waits_first
+from .plan_codegen import DonationState, Run, flags_known, plan_function, settled
 from .plan_data import KernelRun, PlanData
 
 
@@ -121,8 +121,8 @@ class CompiledPlan:
             known[n] if view is None else viewed(device, known[n], view) for n, view in data.outputs
         ]
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None and waits_first(donation):
-                line.settle(failures)
+            if line is not None:
+                settled(last.executable, line, failures, donation)
             if donation is not None:
                 donation.outputs = out
             self._launched(last, known, within.address, scalars, donation, givers)

@@ -10,7 +10,7 @@ so its function iterates.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import itemgetter
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -39,26 +39,45 @@ class DonationState:
         done: set right before the native call of these. What a handler of signals raises from then
             on comes behind the call: the outputs have their values, and have to be kept.
         job: the run in the background that the outputs wait for, if there is one.
+        gate: what the last executable calls when all but its launch is done: it waits for checks,
+            and raises what has failed. None where nobody has to wait, or somebody has.
         restores: whether what is written over belongs to its holders again if a run in the
             background fails.
         defers: whether whoever asked can do with outputs whose checks are under way, as it neither
             writes state nor waits.
     """
 
-    __slots__ = ("defers", "done", "job", "outputs", "restores")
+    __slots__ = ("defers", "done", "gate", "job", "outputs", "restores")
 
     def __init__(self, restores: bool = False, defers: bool = False) -> None:
         self.defers = defers
         self.done = False
+        self.gate: Callable[[], None] | None = None
         self.outputs: list[Handle] = []
         self.job: BackgroundJob | None = None
         self.restores = restores
 
 
-def waits_first(donation: DonationState | None) -> bool:
-    """Whether a run has to wait for its checks before its last kernels, be anything written over
-    or not: cells get its outputs once those are in the queue, whatever is raised behind them."""
-    return donation is not None and not donation.defers
+def settled(
+    executable: NativeExecutable, line: PendingChecks, failures: int,
+    donation: DonationState | None,
+) -> None:  # fmt: skip
+    """Waits for checks before the last executable runs, be anything written over or not: cells get
+    its outputs once those are in the queue, whatever is raised behind them. One that `gates` waits
+    itself, right before its launch.
+
+    Args:
+        executable: the last.
+        line: the checks under way.
+        failures: how many had failed before the run.
+        donation: the run's.
+    """
+    if donation is None or donation.defers:
+        return
+    if getattr(executable, "gates", False):
+        donation.gate = partial(line.settle, failures)
+    else:
+        line.settle(failures)
 
 
 class BackgroundJob(Protocol):
@@ -122,7 +141,7 @@ def plan_function(device: KernelDevice, linear: LinearPlan) -> Run:
     writer.lines.append(f"out = [{', '.join(shown)}]")
     if linear.donors:
         if line is not None:
-            writer.gate()
+            writer.gate(linear.executables[-1][0])
         writer.land(last.replace(", scalars", ", scalars, donation"))
     if linear.arena:
         writer.lines.append("take_back(lent)")
@@ -198,8 +217,8 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
             for n, view in outputs
         ]  # fmt: skip
         if last is not None:  # which may write over inputs: everything else is done before
-            if line is not None and waits_first(donation):
-                line.settle(failures)
+            if line is not None:
+                settled(last[0], line, failures, donation)
             if donation is not None:
                 donation.outputs = out
             for giver in givers:
@@ -259,7 +278,7 @@ class _PlanWriter:
             "empty": device.empty, "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
-            "line": line, "waits_first": waits_first,
+            "line": line, "settled": settled,
         }  # fmt: skip
         if line is not None and linear.donors:
             self.lines.append("failures = line.failures")
@@ -311,9 +330,10 @@ class _PlanWriter:
         made = "".join(f"v{number}, " for number in own if number not in self._donors)
         return f"line.begin(({flags}), {name}, ({made}))"
 
-    def gate(self) -> None:
+    def gate(self, last: NativeExecutable) -> None:
         """Writes the wait for checks, which comes before anything is overwritten."""
-        self.lines.append("if waits_first(donation): line.settle(failures)")
+        self._names["last"] = last
+        self.lines.append("settled(last, line, failures, donation)")
 
     def shown(self, number: int, view: View | None) -> str:
         if view is None:

@@ -32,6 +32,8 @@ class Donations(NamedTuple):
 
 
 NONE = Donations(0, {})
+_FEW = 10
+"""Calls that take a device no longer than it takes the host to launch them by themselves."""
 
 
 def cut(
@@ -45,7 +47,8 @@ def cut(
         flags: values that say whether the run has failed.
         waits: whether the run waits for them before it goes on. Else the last calls begin at the
             first that writes over something, and other calls end where the flags are known, so that
-            the device has something to do while these are waited for.
+            the device has something to do while these are waited for; a few calls between the two
+            go with the last.
     """
     if not schedule.steps or isinstance(schedule.steps[-1], HostStep):
         return schedule.steps
@@ -59,7 +62,8 @@ def cut(
         made = {views.of(flag).root for flag in flags}
         known = [n for n, call in enumerate(calls, 1) if made & _written(call)]
         over = [n for n, call in enumerate(calls) if donations.taken.keys() & _written(call)]
-        places = {*known[-1:], *over[:1]}
+        behind, first = max(known, default=0), min(over, default=len(calls))
+        places = {behind} if 0 < behind <= first <= behind + _FEW else {behind, first}
     ends = [0, *sorted(places - {0, len(calls)}), len(calls)]
     return [*before, *[calls[a:b] for a, b in pairwise(ends)]]
 

@@ -75,6 +75,16 @@ def exclusive(handle: object) -> bool:
     return getattr(handle, "exclusive", False)
 
 
+def all_exclusive(handles: Sequence[object]) -> bool:
+    """Whether `exclusive` holds for each of many handles; of one class that knows an answer for all
+    together, it is asked."""
+    kinds = {*map(type, handles)}
+    together = getattr(kinds.pop(), "all_exclusive", None) if len(kinds) == 1 else None
+    if together is not None:
+        return bool(together(handles))
+    return False not in map(exclusive, handles)
+
+
 def may_overwrite(cell: Any, handle: object, value: object, held: int) -> bool:
     """Whether the memory of a value may be written over: nothing else holds it, or shares it.
 
@@ -108,5 +118,5 @@ def may_overwrite_all(
         {*map(refs, map(_value_of, cells))} == {MAPPED_ATTRIBUTE}
         and {*map(refs, handles)} == {MAPPED_ITEM + more}
         and {*map(refs, values)} == {MAPPED_ITEM + more}
-        and False not in [getattr(value, "exclusive", False) for value in values]
+        and all_exclusive(values)
     )
