@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any
 from weakref import ref
 
@@ -24,6 +24,7 @@ from ingle.tensor.transactions import call_alone, commit_lock, commits
 
 from ..record.log import LazyHandle
 from ..runtime.plan_codegen import DonationState
+from ..support.picked import picked
 from ..support.refcounts import PASSED_ITEM, may_overwrite, may_overwrite_all
 from ..support.run_ahead import setting
 from .attribute_reads import Place
@@ -79,6 +80,13 @@ class ManyCells:
         self._writes = [
             (c, r.kind, r.data, _own_place(c, r, donatable, self._cells)) for c, r in entry.writes
         ]
+        kept = [(c, data, place) for c, _, data, place in self._writes if place is not None]
+        self._kept = [cell for cell, *_ in kept]
+        self._of_outputs, self._of_given = (
+            picked([n for _, n, _ in kept]),
+            picked([n for *_, n in kept]),
+        )
+        self._renewed = [write for write in self._writes if write[3] is None]
 
     def __call__(self, args: Sequence[Any], begun: int) -> Any:
         """The result, or what says that the recording does not hold.
@@ -239,7 +247,12 @@ class ManyCells:
         args: Sequence[Any],
     ) -> None:  # fmt: skip
         wrap = self._entry.wrap
-        for cell, kind, data, place in self._writes:
+        writes = self._writes
+        if all(map(is_, self._of_outputs(outputs), self._of_given(given))):
+            writes = self._renewed
+            for cell in self._kept:
+                cell.version += 1
+        for cell, kind, data, place in writes:
             if kind == "tensor":
                 if place is None or outputs[data] is not given[place]:
                     cell._value = Tensor(wrap(outputs[data]))

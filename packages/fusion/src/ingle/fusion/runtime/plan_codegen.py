@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache, partial
-from operator import itemgetter
+from itertools import compress
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -19,6 +19,7 @@ from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
 
 from ..ir.views import View
+from ..support.picked import picked
 from .pending_checks import PendingChecks, checks_of
 
 if TYPE_CHECKING:
@@ -168,17 +169,20 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     )  # fmt: skip
     lasting = linear.inputs + len(constants)
     makes = [(aval, donors.get(number)) for number, aval in enumerate(linear.own, lasting)]
+    of_donors = picked([giver for _, giver in makes if giver is not None])
+    new = [(place, aval) for place, (aval, giver) in enumerate(makes) if giver is None]
     nothing = (False,) * linear.inputs
     calls = [
-        (executable, _picked(roots), _lasting_roots(linear, executable, roots))
+        (executable, picked(roots), _lasting_roots(linear, executable, roots))
         for executable, roots in linear.executables
     ]
     last = calls.pop() if donors else None
-    givers = sorted(donors.values())
     line = checks_of(device)
     begun = -1 if line is None else flags_known(linear.executables, checks)
     texts = [text for _, text in checks]
     before = [n for n in range(lasting, lasting + len(linear.own)) if n not in donors]
+    shown = picked([n for n, _ in outputs])
+    views = [(place, view) for place, (_, view) in enumerate(outputs) if view is not None]
 
     def run(
         given: Sequence[Any], scalars: Sequence[Any], donatable: Sequence[bool] = nothing,
@@ -194,51 +198,49 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
         if line is not None and [h.check for h in known].count(None) < len(known):
             known = [h if h.check is None else in_order(h) for h in known]
         known += constants
-        known += [
-            known[giver] if giver is not None and donatable[giver] else empty(aval)
-            for aval, giver in makes
-        ]
+        if False in of_donors(donatable):
+            known += [
+                known[giver] if giver is not None and donatable[giver] else empty(aval)
+                for aval, giver in makes
+            ]
+        else:
+            own = [*of_donors(known)]
+            for place, aval in new:
+                own.insert(place, empty(aval))
+            known += own
         lent = device.arena(linear.arena) if linear.arena else None
         shared = (0 if lent is None else lent.address,)
         at = [h.address for h in known]
         if begun == 0 and line is not None:
             line.begin([known[n] for n, _ in checks], texts, [known[n] for n in before])
-        for place, (executable, picked, prepacks) in enumerate(calls, 1):
-            executable(shared + picked(at), scalars, prepacks=_handles(known, prepacks))
+        for place, (executable, takes, prepacks) in enumerate(calls, 1):
+            executable(shared + takes(at), scalars, prepacks=_handles(known, prepacks))
             if place == begun and line is not None:
                 line.begin([known[n] for n, _ in checks], texts, [known[n] for n in before])
         if line is None:
             for number, text in checks:
                 if flag(known[number]):
                     raise OutOfRangeError(text)
-        out: list[Handle] = [
-            known[n] if view is None
-            else viewed(known[n], Aval(view.shape, known[n].dtype), view.strides, view.offset)
-            for n, view in outputs
-        ]  # fmt: skip
+        out: list[Handle] = [*shown(known)]
+        for place, view in views:
+            root: Any = out[place]
+            aval = Aval(view.shape, root.dtype)
+            out[place] = viewed(root, aval, view.strides, view.offset)
         if last is not None:  # which may write over inputs: everything else is done before
             if line is not None:
                 settled(last[0], line, failures, donation)
             if donation is not None:
                 donation.outputs = out
-            for giver in givers:
-                if donatable[giver]:
-                    known[giver].prepacked = None
-            executable, picked, prepacks = last
+            for handle in compress(of_donors(known), of_donors(donatable)):
+                handle.prepacked = None
+            executable, takes, prepacks = last
             prepacked = _handles(known, prepacks)
-            executable(shared + picked(at), scalars, donation, prepacks=prepacked)
+            executable(shared + takes(at), scalars, donation, prepacks=prepacked)
         if lent is not None:
             device.take_back(lent)
         return out
 
     return run
-
-
-def _picked(numbers: Sequence[int]) -> Callable[[Sequence[int]], tuple[int, ...]]:
-    """What takes the items of these numbers, as a tuple."""
-    if len(numbers) > 1:
-        return itemgetter(*numbers)
-    return lambda items: tuple([items[n] for n in numbers])
 
 
 def _handles(
