@@ -13,6 +13,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import Fusion, compile
+from ingle.fusion.compiled.fast_call_many import MANY
 from ingle.tensor.device import backend_of
 
 
@@ -96,3 +97,49 @@ def test_a_warm_call_does_not_ask_the_device_about_each_input(weights: int) -> N
     found = calls_of(run, it.asarray(np.ones((2, 4), np.float32)))
     assert found["run"]
     assert not found["in_order"] + found["axes_in_memory"]
+
+
+def counting(cells: int) -> Any:
+    """A step that gives so many cells new values, some of them numbers."""
+    held = [it.Cell(it.asarray(np.eye(4, dtype=np.float32))) for _ in range(cells)]
+    counters = [it.Cell(0) for _ in range(cells // 4)]
+
+    @compile
+    def step(x: Any) -> Any:
+        for cell in held:
+            cell.value = cell * 0.5 + x
+        for counter in counters:
+            counter.value = counter.value + 1
+        return x + 1.0
+
+    return step
+
+
+def test_a_warm_call_does_not_look_at_each_of_many_cells() -> None:
+    """What holds of all is asked of all together: identities, references, memory."""
+    if not isinstance(backend_of(None), Fusion):
+        pytest.skip("the device runs operation by operation, in compiled functions too")
+    x = it.asarray(np.eye(4, dtype=np.float32))
+    few, many = (calls_of(counting(cells), x).total() for cells in (MANY, 4 * MANY))
+    assert many <= few + 8
+
+
+class Block(nn.Module):
+    """A module of somebody's own."""
+
+    def __init__(self) -> None:
+        self.linear = nn.Linear(4, 4)
+
+    def forward(self, x: Any) -> Any:
+        return it.tanh(self.linear(x))
+
+
+def test_a_warm_call_looks_at_classes_of_modules_and_not_at_each_module() -> None:
+    if not isinstance(backend_of(None), Fusion):
+        pytest.skip("the device runs operation by operation, in compiled functions too")
+    x = it.asarray(np.ones((2, 4), np.float32))
+    found = []
+    for depth in (3, 24):
+        net = nn.Sequential(*[Block() for _ in range(depth)])
+        found.append(calls_of(compile(lambda x, net=net: net(x)), x)["holds"])
+    assert found[0] == found[1] <= 2
