@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import math
-import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
@@ -50,6 +49,7 @@ from .driver.compiler import Kernel, machine_code
 from .driver.devices import Limits
 from .driver.errors import checked, told
 from .driver.flags import TO_HOST, FlagReader
+from .driver.forks import forks
 from .driver.libraries import cupy, driver
 from .driver.memory import DeviceSource, speak_to
 from .driver.rates import gpu_rates
@@ -109,7 +109,7 @@ class CudaBackend(KernelBackend):
         is_nvidia = limits.architecture.startswith("sm_")  # with warps of 32
         tiles = is_nvidia and not self._tensor_float
         self.tiles = tiles and settings.switch("INGLE_CUDA_TILES", True)
-        self._process = os.getpid()
+        self._forks = forks.count
         self._cupy = cupy()
         self._runtime = self._cupy.cuda.runtime
         found = driver()
@@ -376,7 +376,7 @@ class CudaBackend(KernelBackend):
 
     def enter(self) -> None:
         """Makes this the GPU that the thread speaks to."""
-        if os.getpid() != self._process:
+        if forks.count != self._forks:
             raise LostDeviceError(
                 f"{self.device} was opened before this process was forked, and CUDA cannot be used "
                 "in a forked child; start processes with multiprocessing's method 'spawn'"
