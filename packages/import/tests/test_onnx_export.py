@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import pathlib
 from typing import Any
 
@@ -15,7 +16,7 @@ import ingle.tensor as it
 from ingle import importer, nn
 from ingle.importer import UnsupportedError
 from ingle.tensor import Tensor
-from ingle.tensor.errors import OperandError
+from ingle.tensor.errors import OperandError, ShapeError
 from ingle.tensor.pytree import flatten
 
 ort = pytest.importorskip("onnxruntime")
@@ -56,6 +57,92 @@ def test_onnxruntime_gives_the_same(name: str) -> None:
                     x = it.concat([x, x, x], axis=axis)
                 larger.append(x)
             check(model, module, larger)
+
+
+def _batches(module: nn.Module, inputs: list[Tensor]) -> tuple[Any, list[Tensor]] | None:
+    """The axis of a batch in each input of a module, and other inputs with a larger batch."""
+    axis = 0 if getattr(module, "batch_first", True) else 1
+    if any(x.ndim <= axis or x.shape[axis] != inputs[0].shape[axis] for x in inputs):
+        return None
+    names = ["x"] if len(inputs) == 1 else [f"x{i}" for i in range(len(inputs))]
+    larger = [it.concat([x, x, x], axis=axis) for x in inputs]
+    return {name: {axis: "n"} for name in names}, larger
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, (*_, dynamic) in CASES.items() if not dynamic])
+def test_a_batch_of_another_size_gives_the_same_or_is_refused(name: str) -> None:
+    make, inputs, _ = CASES[name]
+    with it.device("numpy"):
+        module = make().eval()
+        inputs = [x.to_device("numpy") for x in inputs]
+        found = _batches(module, inputs)
+        if found is None:
+            pytest.skip("no axis of batches in all inputs")
+        dynamic, larger = found
+        try:
+            module(*larger)
+            model = importer.export_onnx(module, inputs, dynamic_axes=dynamic)
+        except (UnsupportedError, ShapeError):
+            pytest.skip("the batch is of a fixed size")
+        check(model, module, inputs)
+        check(model, module, larger)
+
+
+BATCHES: dict[str, Any] = {
+    "statistics of the batch": lambda: nn.BatchNorm1d(3, track_running_stats=False),
+    "a state that begins at zero": lambda: nn.Sequential(nn.GRU(4, 3, batch_first=True)),
+    "two layers, both directions": lambda: nn.LSTM(4, 3, 2, bidirectional=True, batch_first=True),
+    "written into zeros": lambda: nn.ConvTranspose1d(3, 2, 3, 2, padding=1),
+    "maxima by places": lambda: nn.AdaptiveMaxPool1d(3),
+    "borders": lambda: nn.Sequential(nn.ReflectionPad1d(2), nn.ConstantPad1d((0, 2), 1.5)),
+    "windows over the border": lambda: nn.Sequential(
+        nn.MaxPool1d(2, 3, ceil_mode=True), nn.AvgPool1d(2, 1, 1, ceil_mode=True)
+    ),
+    "a mean over all": lambda: lambda x: x - it.mean(x) + it.sum(x) / x.shape[0],
+    "a loop": lambda: (
+        lambda x: it.scan(
+            lambda c, _: ((c + x) / x.shape[0], None), it.zeros(x.shape), None, length=3
+        )[0]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BATCHES)
+def test_numbers_and_states_follow_the_batch(name: str) -> None:
+    with it.device("numpy"):
+        made = BATCHES[name]()
+        x = it.asarray(np.random.default_rng(0).normal(size=(5, 3, 4)).astype(np.float32))
+        model = importer.export_onnx(made, x, dynamic_axes={"x": {0: "n"}})
+        for given in (x, it.concat([x, x[:2] * 2.0]), x[:1]):
+            check(model, made, [given])
+
+
+def test_images_of_another_size() -> None:
+    net = nn.Sequential(
+        nn.Conv2d(2, 4, 3, 2, 1), nn.ReLU(), nn.MaxPool2d(3, 2, 1), nn.Conv2d(4, 3, 1)
+    )
+    with it.device("numpy"):
+        net.to("numpy")
+        x, larger = (F(2, 2, n, 9).to_device("numpy") for n in (11, 16))
+        model = importer.export_onnx(net, x, dynamic_axes={"x": {0: "n", 2: "h"}})
+        check(model, net, [x])
+        check(model, net, [it.concat([larger, larger])])
+
+
+@pytest.mark.parametrize(
+    ("written", "told"),
+    [
+        (lambda x: it.sum(x) / math.sqrt(x.shape[0]), "the number 1.73.* depends on n"),
+        (lambda x: x + it.asarray(np.arange(float(x.shape[0])))[:, None], "a constant of shape"),
+        (lambda x: it.broadcast_to(it.sum(x), (x.shape[0] // 2, 2)), "a size of 1 depends on n"),
+        (lambda x: x if x.shape[0] == 3 else x + 1.0, "computes otherwise for other sizes of n"),
+        (lambda x: it.reshape(x, (3, 4)), "does not run for n = 5: .*; leave sizes"),
+    ],
+)  # fmt: skip
+def test_what_depends_on_a_size_in_another_way_is_refused(written: Any, told: str) -> None:
+    with pytest.raises(UnsupportedError, match=told):
+        importer.export_onnx(written, F(3, 4), dynamic_axes={"x": {0: "n"}})
 
 
 def test_every_module_has_a_case_or_a_reason() -> None:

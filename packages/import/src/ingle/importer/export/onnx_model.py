@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -11,19 +12,27 @@ import numpy as np
 from ingle.nn import Module, atomic_write
 from ingle.tensor import Cell, Tensor, asarray, transaction
 from ingle.tensor.contract import Aval, Scalar
-from ingle.tensor.errors import OperandError
+from ingle.tensor.errors import IngleError, OperandError
 from ingle.tensor.followed import plain
 from ingle.tensor.programs import Program, Traced, trace
-from ingle.tensor.pytree import flatten
 
 from ..errors import ModelError, UnsupportedError
 from ..onnx.reading import onnx_package
 from ..onnx.values import NUMBERS
-from . import spectra
+from . import spectra, windows  # noqa: F401 (rules are entered where they are defined)
+from .dynamic_sizes import (
+    Statics,
+    Variant,
+    constant_of,
+    known_sizes_of,
+    number_of,
+    sizes_of,
+    traced_inside,
+)  # fmt: skip
 from .loops import LOOPS
 from .rules import RULES, Call
 from .spectra import is_complex, pairs
-from .writer import Dim, Writer
+from .writer import Size, Writer
 
 if TYPE_CHECKING:
     import onnx as onnx_types
@@ -79,21 +88,21 @@ def export_onnx(
     where = inputs[0].device if inputs else None
     recorded = _Recorded(module, len(inputs), where)
     traced = recorded.trace(avals)
-    sizes = _Sizes(recorded, names, avals, axes)
+    sizes = _Sizes(recorded, names, avals, axes, traced)
     w = Writer(places=sizes.places)
     w._taken.update(names)
     values: list[Any] = list(names)
     for name, cell in recorded.cells.items():
         values.append(w.name(name))
         w.constants[values[-1]] = cell.raw.numpy()
-    values += [_closed(w, closed) for closed in traced.closed]
+    values += _constants(w, traced, sizes.variants)
     for what, ports in (("takes", avals), ("returns", traced.program.results)):
         if any(map(is_complex, ports)):
             raise UnsupportedError(
                 f"export_onnx: the module {what} complex numbers, which ONNX's operators do not "
                 f"know; make it {'take' if what == 'takes' else 'return'} real and imag apart"
             )
-    results = emit(w, traced.program, values, sizes.variants(traced.program))
+    results = emit(w, traced.program, values, sizes.variants)
     ends = list(
         output_names or (["y"] if len(results) == 1 else [f"y{i}" for i in range(len(results))])
     )
@@ -170,11 +179,26 @@ class _Recorded:
         return result
 
 
-def _closed(w: Writer, closed: Any) -> str:
+def _constants(w: Writer, traced: Traced, others: Sequence[Variant]) -> list[str]:
+    """The names of what a program takes besides its arguments."""
+    found = []
+    for i, closed in enumerate(traced.closed):
+        value = _value(closed)
+        repeated = constant_of(value, [_value(v.closed[i]) for v in others], others)
+        if repeated is None:
+            found.append(w.constant(value))
+        else:
+            row, shape = repeated
+            found.append(w.expand(w.constant(row), shape, value.dtype))
+    return found
+
+
+def _value(closed: Any) -> np.ndarray:
     if isinstance(closed, Scalar):
-        return _number(w, closed)
-    value = Tensor(closed).detach().numpy()
-    return w.constant(pairs(value, value.dtype) if value.dtype.kind == "c" else value)
+        value, dtype = np.asarray(plain(closed.value)), closed.dtype.dtype
+    else:
+        value, dtype = Tensor(closed).detach().numpy(), closed.dtype.dtype
+    return pairs(value, dtype) if dtype.kind == "c" else value.astype(dtype, copy=False)
 
 
 def _number(w: Writer, x: Scalar) -> str:
@@ -206,43 +230,76 @@ def _without_identities(nodes: list[Any], ends: Sequence[str]) -> list[Any]:
 
 
 def emit(
-    w: Writer, program: Program, values: Sequence[str], others: Sequence[_Variant] = ()
+    w: Writer, program: Program, values: Sequence[str], others: Sequence[Variant] = ()
 ) -> list[str]:
-    """Writes the steps of a program; gives the names of its results."""
+    """Writes the steps of a program; gives the names of its results.
+
+    Args:
+        w: what they are written to.
+        program: the program.
+        values: names of its inputs.
+        others: the same program for other dynamic sizes.
+    """
     found = list(values)
     for at, step in enumerate(program.steps):
-        given: list[Aval | Scalar] = [
-            x if isinstance(x, Scalar) else program.avals[x] for x in step.inputs
-        ]
+        there = [v.step(at) for v in others]
         first = len(found)
+        inputs, given = _operands(w, program, step, found, there)
         call = Call(
-            w,
-            step.op.operation.name,
-            [_number(w, x) if isinstance(x, Scalar) else found[x] for x in step.inputs],
-            [Scalar(plain(x.value), x.dtype) if isinstance(x, Scalar) else x for x in given],
+            w, step.op.operation.name, inputs, given,
             list(program.avals[first : first + step.results]),
-            _statics(step.op, [v.program.steps[at].op for v in others], others),
-        )
-        made = _written(call, step.op, [v.step(at) for v in others])
+            Statics(step.op, there), partial(_shape_of, given, there),
+        )  # fmt: skip
+        made = _written(call, step.op, there)
         if len(made) < step.results:
             raise UnsupportedError(f"export: {step.op} gives {step.results} results")
         found += made[: step.results]
     return [found[n] for n in program.outputs]
 
 
-def _written(call: Call, op: Any, others: Sequence[_Variant]) -> list[str]:
+def _shape_of(
+    given: Sequence[Aval | Scalar], others: Sequence[Variant], i: int
+) -> tuple[Size, ...]:
+    return sizes_of(given[i], [v.given[i] for v in others], others)
+
+
+def _operands(
+    w: Writer, program: Program, step: Any, found: Sequence[str], others: Sequence[Variant]
+) -> tuple[list[str], list[Aval | Scalar]]:
+    """The names of a step's operands, and what they are; numbers that sizes decide are tensors."""
+    inputs: list[str] = []
+    given: list[Aval | Scalar] = []
+    for i, x in enumerate(step.inputs):
+        if not isinstance(x, Scalar):
+            inputs.append(found[x])
+            given.append(program.avals[x])
+            continue
+        number = Scalar(plain(x.value), x.dtype)
+        how = number_of(number, [v.given[i] for v in others], others)
+        if how is None:
+            inputs.append(_number(w, x))
+            given.append(number)
+            continue
+        dim, inverse = how
+        name = w.number(dim, x.dtype.dtype)
+        inputs.append(w.node("Reciprocal", name) if inverse else name)
+        given.append(Aval((), x.dtype))
+        for v in others:
+            v.given[i] = Aval((), x.dtype)
+    return inputs, given
+
+
+def _written(call: Call, op: Any, others: Sequence[Variant]) -> list[str]:
     name = op.operation.name
     if name in LOOPS:
-        if others and any(isinstance(n, Dim) for n in _leaves(call.statics)):
-            raise UnsupportedError(f"export: {name} with a dynamic size is not supported")
-        return LOOPS[name](call, op, emit)
+        return LOOPS[name](call, op, emit, others)
     spectral = any(map(is_complex, [*call.given, *call.results]))
-    found = spectra.written(call, op) if spectral else None
+    found = spectra.written(call) if spectral else None
     if found is not None:
         return list(found)
     rule = None if spectral else RULES.get(name)
-    if rule is not None:
-        made = rule(call)
+    made = None if rule is None else rule(call)  # None again where the operation says more.
+    if made is not None:
         return [made] if isinstance(made, str) else list(made)
     if op.operation.body is None:
         raise UnsupportedError(
@@ -251,14 +308,13 @@ def _written(call: Call, op: Any, others: Sequence[_Variant]) -> list[str]:
         )
     avals = [x for x in call.given if not isinstance(x, Scalar)]
     names = [n for n, x in zip(call.inputs, call.given, strict=True) if not isinstance(x, Scalar)]
-    program, closed = _body(op, call.given)
-    assert program.arity == len(avals) + len(closed)
-    values = [*names, *(_closed(call.w, c) for c in closed)]
-    variants = [v.into(_body(v.op, v.given)[0]) for v in others]
-    return emit(call.w, program, values, variants)
+    traced = _body(op, call.given)
+    assert traced.program.arity == len(avals) + len(traced.closed)
+    there = traced_inside(traced, others, lambda v: _body(v.op, v.given))
+    return emit(call.w, traced.program, [*names, *_constants(call.w, traced, there)], there)
 
 
-def _body(op: Any, given: Sequence[Aval | Scalar]) -> tuple[Program, Sequence[Any]]:
+def _body(op: Any, given: Sequence[Aval | Scalar]) -> Traced:
     """The body of a composite as a program of its tensors."""
     avals = [x for x in given if not isinstance(x, Scalar)]
 
@@ -267,45 +323,15 @@ def _body(op: Any, given: Sequence[Aval | Scalar]) -> tuple[Program, Sequence[An
         operands = [x.value if isinstance(x, Scalar) else next(rest) for x in given]
         return op.operation.body(*operands, **op.attributes)
 
-    traced = trace(run, avals)
-    return traced.program, traced.closed
-
-
-def _leaves(value: Any) -> list[Any]:
-    return list(flatten(value)) if isinstance(value, (dict, list, tuple)) else [value]
-
-
-class _Variant:
-    """The same program for another value of some dynamic sizes."""
-
-    def __init__(self, program: Program, sizes: dict[str, int], base: dict[str, int]) -> None:
-        self.program = program
-        self.sizes = sizes
-        self.base = base
-        self.op: Any = None
-        self.given: list[Aval | Scalar] = []
-
-    def into(self, program: Program) -> _Variant:
-        return _Variant(program, self.sizes, self.base)
-
-    def step(self, at: int) -> _Variant:
-        """This variant at one of its steps."""
-        found = self.into(self.program)
-        step = self.program.steps[at]
-        found.op = step.op
-        found.given = [
-            Scalar(plain(x.value), x.dtype) if isinstance(x, Scalar) else self.program.avals[x]
-            for x in step.inputs
-        ]
-        return found
+    return trace(run, avals)
 
 
 class _Sizes:
-    """What each size in a program is in terms of the dynamic ones, found by other examples."""
+    """The dynamic sizes of a model, and the model recorded for other values of them."""
 
     def __init__(
         self, recorded: _Recorded, names: list[str], avals: list[Aval],
-        axes: dict[str, dict[int, str]],
+        axes: dict[str, dict[int, str]], traced: Traced,
     ) -> None:  # fmt: skip
         self.axes = axes
         self.places: dict[str, tuple[str, int]] = {}
@@ -317,7 +343,7 @@ class _Sizes:
         changes: list[dict[str, int]] = [{size: n + 2} for size, n in self.base.items()]
         if self.base:
             changes.append({size: n + 1 for size, n in self.base.items()})
-        self._variants = []
+        examples = []
         for change in changes:
             new = {**self.base, **change}
             shaped = [
@@ -327,19 +353,17 @@ class _Sizes:
                 )
                 for n, a in zip(names, avals, strict=True)
             ]
-            self._variants.append(_Variant(recorded.trace(shaped).program, new, self.base))
-
-    def variants(self, program: Program) -> list[_Variant]:
-        for v in self._variants:
-            same = [s.op.operation.name for s in v.program.steps] == [
-                s.op.operation.name for s in program.steps
-            ]
-            if not same:
+            try:
+                examples.append((recorded.trace(shaped), new))
+            except IngleError as error:
+                told = ", ".join(f"{size} = {n}" for size, n in new.items())
                 raise UnsupportedError(
-                    "export_onnx: the module computes otherwise for other sizes of "
-                    f"{', '.join(self.base)}; leave them out of dynamic_axes"
-                )
-        return self._variants
+                    f"export_onnx: the module does not run for {told}: {error}; leave sizes that "
+                    "have to be as they are out of dynamic_axes"
+                ) from error
+        bare = [Variant(t.program, new, self.base) for t, new in examples]
+        made = iter(t for t, _ in examples)
+        self.variants = traced_inside(traced, bare, lambda _: next(made))
 
     def names_of(self, name: str, aval: Aval) -> list[int | str | None]:
         chosen = self.axes.get(name, {})
@@ -347,54 +371,12 @@ class _Sizes:
 
     def shape(self, number: int, aval: Aval) -> list[int | str | None]:
         """An output's shape, with the names of sizes that are dynamic as they are."""
+        others = [v.program.avals[number] for v in self.variants]
         found: list[int | str | None] = []
-        for i, n in enumerate(aval.shape):
-            dim = _size(
-                n, [v.program.avals[number].shape[i] for v in self._variants], self._variants
-            )
-            if isinstance(dim, int):
+        for dim in known_sizes_of(aval, others, self.variants):
+            if dim is None or isinstance(dim, int):
                 found.append(dim)
             else:
                 plain_name = not dim.constant and len(dim.parts) == 1 and dim.parts[0][1] == 1
                 found.append(dim.parts[0][0] if plain_name else None)
         return found
-
-
-def _statics(op: Any, others: Sequence[Any], variants: Sequence[_Variant]) -> dict[str, Any]:
-    """The attributes of an operation, where sizes that differ between the examples are dynamic."""
-    return {
-        name: _merged(value, [o.attributes[name] for o in others], variants)
-        for name, value in op.attributes.items()
-    }
-
-
-def _merged(value: Any, others: list[Any], variants: Sequence[_Variant]) -> Any:
-    if isinstance(value, tuple) and all(isinstance(o, tuple) for o in others):
-        return tuple(_merged(v, [o[i] for o in others], variants) for i, v in enumerate(value))
-    if type(value) is int and all(type(o) is int for o in others):
-        return _size(value, others, variants)
-    return value
-
-
-def _size(value: int, others: list[int], variants: Sequence[_Variant]) -> int | Dim:
-    if all(o == value for o in others):
-        return value
-    base = variants[0].base
-    parts, constant = [], value
-    for (name, n), other in zip(base.items(), others, strict=False):
-        slope, rest = divmod(other - value, 2)
-        if slope or rest:
-            parts.append((name, slope))
-            constant -= slope * n
-    whole = others[-1]
-    if constant + sum(s * variants[-1].sizes[n] for n, s in parts) == whole:
-        return Dim(constant, tuple(parts))
-    product, grown = 1, 1
-    for name, _ in parts:
-        product, grown = product * base[name], grown * variants[-1].sizes[name]
-    if product and value % product == 0 and value // product * grown == whole:
-        return Dim(value // product, tuple((name, 1) for name, _ in parts), product=True)
-    raise UnsupportedError(
-        f"export_onnx: a size of {value} depends on {', '.join(n for n, _ in parts)} in a way that "
-        "is neither a sum of multiples nor a product; leave one out of dynamic_axes"
-    )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,6 +27,7 @@ class Call:
         given: the operands as they are in the program: avals, or weak scalars.
         results: shapes and dtypes of what it returns.
         statics: its attributes, in which sizes may be unknown.
+        shape_of: gives the shape of an operand, in which sizes may be unknown.
     """
 
     w: Writer
@@ -34,7 +35,8 @@ class Call:
     inputs: list[str]
     given: list[Aval | Scalar]
     results: list[Aval]
-    statics: dict[str, Any]
+    statics: Mapping[str, Any]
+    shape_of: Callable[[int], tuple[Size, ...]]
 
     @property
     def dtype(self) -> np.dtype:
@@ -52,7 +54,8 @@ class Call:
         return isinstance(self.given[i], Scalar)
 
 
-Rule = Callable[[Call], str | Sequence[str]]
+Rule = Callable[[Call], str | Sequence[str] | None]
+"""Writes nodes and gives the names of the results, or None where the body has to be written."""
 RULES: dict[str, Rule] = {}
 
 SAME = {
@@ -205,8 +208,7 @@ def _iota(c: Call) -> str:
     start, step = c.given
     if isinstance(size, int) and isinstance(start, Scalar) and isinstance(step, Scalar):
         return c.w.constant(start.value + step.value * np.arange(size), c.dtype)
-    count = c.w.node("Squeeze", c.w.size(size))
-    steps = c.w.node("Range", c.w.constant(0, INT64), count, c.w.constant(1, INT64))
+    steps = c.w.arange(size)
     first, by = (c.w.cast(x, c.dtype) for x in c.inputs)
     return c.w.node("Add", first, c.w.node("Mul", c.w.cast(steps, c.dtype), by))
 
@@ -237,18 +239,32 @@ def _slice(c: Call) -> str:
 
 @rule("slice_update")
 def _slice_update(c: Call) -> str:
-    starts, (x, y) = c.given[2:], c.inputs[:2]
-    there = c.given[1]
-    steps = list(c.statics["steps"] or [1] * c.ndim(0))
-    if not all(isinstance(s, Scalar) for s in starts) or isinstance(there, Scalar):
-        raise UnsupportedError("export: writing a slice whose place is a value is not supported")
-    lines = [
-        int(s.value.real) + by * np.arange(n)
-        for s, by, n in zip(starts, steps, there.shape, strict=True)
-        if isinstance(s, Scalar)
-    ]
-    places = np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1)
-    return c.w.node("ScatterND", x, c.w.constant(places, INT64), y)
+    x, y = c.inputs[:2]
+    if isinstance(c.given[1], Scalar):
+        raise UnsupportedError("export: writing a number into a slice is not supported")
+    return c.w.node("ScatterND", x, _places(c), y)
+
+
+def _places(c: Call) -> str:
+    """The indices of all elements of a slice: one axis each, and one behind them for the axes."""
+    starts, sizes, n = c.given[2:], c.shape_of(1), c.ndim(0)
+    steps = list(c.statics["steps"] or [1] * n)
+    first = [s.value for s in starts if isinstance(s, Scalar)]
+    known = [k for k in sizes if isinstance(k, int)]
+    if len(first) == n == len(known):
+        lines = [
+            int(a.real) + by * np.arange(k) for a, by, k in zip(first, steps, known, strict=True)
+        ]
+        return c.w.constant(np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1), INT64)
+    shape, last = c.w.shape([*sizes, 1]), c.w.constant([-1], INT64)
+    planes = []
+    for axis, (start, by, k) in enumerate(zip(c.inputs[2:], steps, sizes, strict=True)):
+        line = c.w.arange(k)
+        line = c.w.node("Mul", line, c.w.constant(by, INT64)) if by != 1 else line
+        line = c.w.node("Add", line, c.w.cast(start, INT64))
+        line = c.w.reshape(line, [-1 if a == axis else 1 for a in range(n + 1)])
+        planes.append(c.w.node("Expand", line, shape))
+    return c.w.node("Concat", *planes, axis=-1) if n else c.w.node("Unsqueeze", shape, last)
 
 
 @rule("concat")
@@ -339,22 +355,11 @@ def _linear(c: Call) -> str:
     return c.w.node("Add", y, *rest) if rest else y
 
 
-@rule("conv")
-def _conv(c: Call) -> str:
-    pads = c.statics["padding"]
-    return c.w.node(
-        "Conv", *c.inputs[:2], strides=list(c.statics["stride"]),
-        dilations=list(c.statics["dilation"]), group=c.statics["groups"],
-        pads=[a for a, _ in pads] + [b for _, b in pads],
-    )  # fmt: skip
-
-
 @rule("batch_norm")
 def _batch_norm(c: Call) -> Sequence[str]:
     x, mean, var, weight, bias = c.inputs
-    shape = c.given[1]
     if c.absent(3):
-        weight = c.w.constant(np.ones(() if isinstance(shape, Scalar) else shape.shape), c.dtype)
+        weight = c.w.expand(c.w.constant(1, c.dtype), c.shape_of(1), c.dtype)
     if c.absent(4):
-        bias = c.w.constant(np.zeros(() if isinstance(shape, Scalar) else shape.shape), c.dtype)
+        bias = c.w.expand(c.w.constant(0, c.dtype), c.shape_of(1), c.dtype)
     return [c.w.node("BatchNormalization", x, weight, bias, mean, var, epsilon=c.statics["eps"])]

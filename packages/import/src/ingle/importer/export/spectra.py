@@ -15,9 +15,9 @@ import numpy as np
 from ingle.tensor import int64
 from ingle.tensor.contract import Aval, Scalar
 
-from ..errors import UnsupportedError
+from .dynamic_sizes import fixed
 from .rules import INT64, RULES, Call, Rule
-from .writer import Dim, Size
+from .writer import Size
 
 COMPLEX: dict[str, Rule] = {}
 """What operations are that take or give complex numbers."""
@@ -35,19 +35,14 @@ def pairs(value: Any, dtype: np.dtype) -> np.ndarray:
     return np.stack([wide.real, wide.imag], axis=-1)
 
 
-def written(c: Call, told: object) -> Sequence[str] | None:
+def written(c: Call) -> Sequence[str] | None:
     """What an operation of complex numbers is, or None for a composite that has no rule."""
     rule = COMPLEX.get(c.name)
     if rule is None:
         return None
-    if any(isinstance(n, Dim) for n in _numbers(c.statics)) and c.name == "irfft":
-        raise UnsupportedError(f"export: {told} of a dynamic size is not supported")
     made = rule(c)
+    assert made is not None
     return [made] if isinstance(made, str) else list(made)
-
-
-def _numbers(statics: dict[str, Any]) -> list[Any]:
-    return [n for v in statics.values() for n in (v if isinstance(v, tuple) else (v,))]
 
 
 def rule(*names: str) -> Callable[[Rule], Rule]:
@@ -133,7 +128,9 @@ def _full(c: Call) -> str:
 def _slice_update(c: Call) -> str | Sequence[str]:
     """By places in the axes before the pairs, as of real numbers."""
     inputs = [_paired(c, 0), _paired(c, 1), *c.inputs[2:]]
-    return RULES["slice_update"](replace(c, inputs=inputs))
+    made = RULES["slice_update"](replace(c, inputs=inputs))
+    assert made is not None
+    return made
 
 
 def _aligned(c: Call) -> list[str]:
@@ -216,7 +213,9 @@ def _slice(c: Call) -> str | Sequence[str]:
     }
     given = [Aval((*first.shape, 2), first.dtype), *c.given[1:], Scalar(0, int64)]
     inputs = [*c.inputs, c.w.constant(0, INT64)]
-    return RULES["slice"](replace(c, inputs=inputs, given=given, statics=statics))
+    made = RULES["slice"](replace(c, inputs=inputs, given=given, statics=statics))
+    assert made is not None
+    return made
 
 
 def _scaled(c: Call, x: str, axes: Sequence[int], inverse: bool) -> str:
@@ -256,10 +255,9 @@ def _half(c: Call) -> str:
 @rule("irfft")
 def _whole(c: Call) -> str:
     """The other half of the spectrum is the conjugate of the first, in the other order."""
-    n, axis, x = c.statics["n"], c.statics["axis"] % c.ndim(0), _paired(c, 0)
-    given = c.given[0]
-    assert isinstance(given, Aval)
-    have = given.shape[axis]
+    axis, x = c.statics["axis"] % c.ndim(0), _paired(c, 0)
+    n = fixed(c.statics["n"], c.name, "the number of elements")
+    have = fixed(c.shape_of(0)[axis], c.name, "the number of frequencies")
     places = np.abs((np.arange(n) + n // 2) % n - n // 2)
     if have <= n // 2:  # what is missing is zero
         widths = [0] * 2 * (c.ndim(0) + 1)

@@ -141,6 +141,17 @@ class Writer:
         assert self.outer is not None
         return self.outer.place(name)
 
+    def number(self, dim: Dim, dtype: np.dtype) -> str:
+        """A size as a number of another dtype."""
+        return self.cast(self.node("Squeeze", self.size(dim)), dtype)
+
+    def arange(self, count: Size) -> str:
+        """The numbers from 0 on, in int64."""
+        if isinstance(count, int):
+            return self.constant(np.arange(count), np.int64)
+        zero, one = (self.constant(n, np.int64) for n in (0, 1))
+        return self.node("Range", zero, self.node("Squeeze", self.size(count)), one)
+
     def shape(self, sizes: Sequence[Size]) -> str:
         """Sizes as one tensor."""
         if all(isinstance(n, int) for n in sizes):
