@@ -34,6 +34,8 @@ from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
 from ingle.tensor.ops.convolution.unfolding import FOLD
 
+from .taps_in_padding import bands, pays
+
 SIDE_BY_SIDE = 8
 """Parts of a gradient of a weight that are worth computing side by side."""
 COLUMNS = 64
@@ -146,6 +148,31 @@ def _forward(
 
 
 def _product(
+    matrices: Tensor, x: Tensor, kernel: Ints, size: Ints, stride: Ints, spread: Ints, start: Ints,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    """A product with the windows of images, without the taps in padding where these are many."""
+    first = zip(x.shape[2:], kernel, size, stride, spread, start, strict=True)
+    divided = bands(*next(first))
+    if len(divided) == 1 or not pays(divided, kernel[0], x.shape[0] * math.prod(size[1:])):
+        return _whole_product(matrices, x, kernel, size, stride, spread, start, groups)
+    features, channels = matrices.shape[1], x.shape[1] // groups
+    weight = it.reshape(matrices, (groups, features, channels, kernel[0], math.prod(kernel[1:])))
+    parts = []
+    for band in divided:
+        windows, seen = (band.windows, *size[1:]), (band.taps, *kernel[1:])
+        if not band.taps:
+            shape = (x.shape[0], groups * features, *windows)
+            parts.append(it.zeros(shape, dtype=x.dtype, device=x.device))
+            continue
+        part = weight[:, :, :, band.tap : band.tap + band.taps]
+        part = it.reshape(part, (groups, features, channels * math.prod(seen)))
+        begin = (start[0] + band.first * stride[0] + band.tap * spread[0], *start[1:])
+        parts.append(_whole_product(part, x, seen, windows, stride, spread, begin, groups))
+    return it.concat(parts, axis=2)
+
+
+def _whole_product(
     matrices: Tensor, x: Tensor, kernel: Ints, size: Ints, stride: Ints, spread: Ints, start: Ints,
     groups: int,
 ) -> Tensor:  # fmt: skip
