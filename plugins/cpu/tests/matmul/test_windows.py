@@ -11,9 +11,12 @@ import pytest
 import ingle.fusion
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.render.llvm.targets import AVX2, SSE2, Target
 from ingle.tensor import Tensor
 from ingle.testkit.bits import same_bits
-from ingle_cpu.matmul import blocking
+from ingle_cpu.jit.engine import engine
+from ingle_cpu.matmul import blocking, launches
+from ingle_cpu.matmul.code import window_address
 
 Array = Any
 TOLERANCE = {"float32": 2e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-2}
@@ -30,6 +33,10 @@ CASES: tuple[tuple[Any, ...], ...] = (
     (2, 1, 3, 4, (5, 6, 7), (2, 3, 2), (1, 2, 1), (1, 0, 1), (1, 1, 2)),
     (2, 1, 3, 66, (20, 37), (3, 3), (1, 1), (2, 2), (2, 2)),
     (2, 1, 20, 24, (9, 71), (3, 4), (2, 2), (1, 2), (1, 1)),  # vectors of every second element
+    (1, 1, 5, 24, (7, 130), (3, 5), (2, 3), (1, 4), (1, 1)),  # of every third, fourth and eighth
+    (2, 1, 3, 24, (9, 270), (3, 7), (2, 4), (1, 3), (1, 1)),
+    (1, 2, 4, 24, (5, 300), (2, 4), (1, 4), (0, 0), (1, 3)),
+    (1, 1, 3, 24, (9, 530), (2, 9), (2, 8), (1, 6), (1, 1)),
     (2, 1, 20, 24, (30, 70), (3, 3), (1, 1), (1, 1), (1, 1)),  # several panels an image
     # few windows in each image; gradients of images by all taps at once
     (3, 1, 6, 64, (2, 3), (3, 3), (1, 1), (1, 1), (1, 1)),
@@ -102,6 +109,22 @@ def test_forward_and_both_gradients(case: tuple[Any, ...], dtype: str) -> None:
         size = np.sqrt(of_w.size) * np.abs(of_w).max()
         wanted = (g64 * convolved(x64, weight, *statics)).sum()
         assert abs((of_w * weight).sum() - wanted) <= 4 * TOLERANCE[dtype] * size
+
+
+@pytest.mark.parametrize(("other", "width"), [(AVX2, 331), (SSE2, 347)])
+def test_kernels_of_other_processors_pack_the_same(
+    other: Target, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not {"avx2", "fma", "f16c"} <= set(engine().machine.present):
+        pytest.skip("this machine has other kernels")
+    monkeypatch.setattr(
+        launches, "window_address", lambda dtype, over, _: window_address(dtype, over, other)
+    )
+    for stride in (2, 3, 4, 5, 8):
+        case = (1, 1, 3, 24, (5, width), (3, 6), (2, stride), (1, 4), (1, 1))
+        (x, w, _), (x64, w64, _) = operands(case, "float32")
+        found = it.conv2d(x, w, stride=(2, stride), padding=(1, 4))
+        assert_close(found, convolved(x64, w64, 1, (2, stride), (1, 4), (1, 1)), "float32")
 
 
 def test_images_that_lie_otherwise() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ingle.fusion.device.kernels import SIZES
-from ingle.fusion.device.llvm import Values, memory_type, suffix, vector_type
+from ingle.fusion.device.llvm import Values, memory_type, scalar_type, suffix, vector_type
 from ingle.fusion.device.targets import Target
 
-from .panel_elements import PanelCode
+from .panel_elements import PanelCode, order_text
 from .tile import compute_dtype
 from .window_args import loaded_window_args
 
@@ -36,10 +36,6 @@ class WindowCode(PanelCode):
         apart = self.op("mul", self.arg.step2, self.arg.stride2)
         self.apart = apart
         self.is_unit = w.let("unit", f"icmp eq i64 {apart}, {self.from_size}")
-        # Every second neighbour: two vectors give one.
-        double = w.let("double", f"icmp eq i64 {apart}, {2 * self.from_size}")
-        by_two = w.let("by_two", f"icmp eq i64 {self.arg.step2}, 2")
-        self.is_double = w.let("double", f"and i1 {double}, {by_two}")
         self.write()
         w.do("ret void")
         parameters = "ptr %source, ptr %window, i64 %k, i64 %column, i64 %depth, i64 %count"
@@ -96,15 +92,34 @@ class WindowCode(PanelCode):
         step, start = getattr(self.arg, f"step{axis}"), getattr(self.arg, f"start{axis}")
         return self.op("add", self.op("mul", place, step), start)
 
-    def every_second(self, base: str, masks: Values) -> str:
-        """Lanes that lie two elements apart, of two vectors of which masks say what is there."""
-        lanes, far = self.lanes, self.lanes * self.from_size
-        return self._evens(
-            [
-                self._load(self.at(base, str(half * far)), lanes, mask)
-                for half, mask in enumerate(masks)
-            ]
-        )
+    def every_nth(self, base: str, masks: Values) -> str:
+        """Lanes that lie n elements apart, of n vectors of which masks say what is there."""
+        w, lanes, n = self.writer, self.lanes, len(masks)
+        vector = vector_type(scalar_type(self.made), lanes)
+        parts = []
+        for number, mask in enumerate(masks):
+            value = self._load(self.at(base, str(number * lanes * self.from_size)), lanes, mask)
+            places = {
+                lane: lane * n % lanes for lane in range(lanes) if lane * n // lanes == number
+            }
+            parts.append((value, places))
+        while len(parts) > 1:  # Pairs, so that none waits for all.
+            joined = []
+            for (a, low), (b, high) in zip(parts[::2], parts[1::2], strict=False):
+                of = {**low, **{lane: lanes + place for lane, place in high.items()}}
+                taken = order_text([of.get(lane, 0) for lane in range(lanes)])
+                pair = f"shufflevector {vector} {a}, {vector} {b}"
+                value = w.let("nth", f"{pair}, <{lanes} x i32> <{taken}>")
+                joined.append((value, {lane: lane for lane in of}))
+            parts = joined + parts[len(parts) & ~1 :]
+        return parts[0][0]
+
+    def is_every(self, n: int) -> str:
+        """Whether places are every nth neighbour, so that n vectors give one."""
+        w = self.writer
+        apart = w.let("apart", f"icmp eq i64 {self.apart}, {n * self.from_size}")
+        by = w.let("by", f"icmp eq i64 {self.arg.step2}, {n}")
+        return w.let("every", f"and i1 {apart}, {by}")
 
     def gather(self, base: str, mask: str) -> str:
         """Lanes that lie some bytes apart."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from ingle.fusion.device.llvm import Values, scalar_type, vector_type
 
@@ -16,6 +17,8 @@ TAPS = 32
 """Taps that are noted at once."""
 MOST_FETCHED = 512
 """Bytes of each channel that are fetched for the next panel."""
+NEAR = 2, 3, 4, 8
+"""Strides whose windows are read by vectors of neighbours, those of half a vector at most."""
 PIECES = 8
 """A panel's rows may be in so many more pieces than there are columns, whole vectors of all."""
 
@@ -43,9 +46,14 @@ class PlaceColumns(WindowCode):
         self.backs = w.let("backs", f"alloca i64, i64 {most}, align 64")
         noted = self.op("mul", most, str(TAPS))
         self.offsets = w.let("offsets", f"alloca i64, i64 {noted}, align 64")
-        self.inside = [
-            w.let("inside", f"alloca {self.bits}, i64 {noted}, align 64") for _ in range(2)
-        ]
+        self.near = [n for n in NEAR if 2 * n <= lanes]
+        self.vectors = "1"
+        for n in self.near:
+            choice = f"select i1 {self.is_every(n)}, i64 {n}, i64 {self.vectors}"
+            self.vectors = w.let("vectors", choice)
+        self.noted = self.op("mul", noted, str(max(1, lanes // 8) if self.masks else lanes * 4))
+        tables = self.op("mul", noted, self.vectors)
+        self.inside = w.let("inside", f"alloca {self.bits}, i64 {tables}, align 64")
         self.pieces = w.let("pieces", "alloca i64, align 8")
 
         self.soon = self._seen_next()
@@ -118,11 +126,10 @@ class PlaceColumns(WindowCode):
             ("i64", self.op("udiv", rest, arg.taps2)),
             ("i64", self.op("urem", rest, arg.taps2)),
         ]
-        # Neighbours of every second one are inside themselves, so that they may be read.
-        steps = w.let(
-            "steps",
-            f"select i1 {self.is_double}, {self.ints} {self.iota}, {self.ints} {self.steps}",
-        )
+        # What is between every nth one of them is inside itself, so that it may be read.
+        near = w.let("near", f"icmp ne i64 {self.vectors}, 1")
+        choice = f"select i1 {near}, {self.ints} {self.iota}, {self.ints} {self.steps}"
+        steps = w.let("steps", choice)
 
         def tap(t: str, carried: Values) -> Values:
             t0, t1, t2 = carried
@@ -142,15 +149,19 @@ class PlaceColumns(WindowCode):
             here = self.op("add", number, self.op("sub", t, self.begin))
             at = w.let("at", f"getelementptr i64, ptr {self.offsets}, i64 {here}")
             w.do(f"store i64 {offset}, ptr {at}, align 8")
-            for half, table in enumerate(self.inside):
-                place = self.splat32(self.op("add", c2, str(half * self.lanes)))
+
+            def vector(number: str, _: Values) -> Values:
+                place = self.splat32(self.op("add", c2, self.op("mul", number, str(self.lanes))))
                 seen = w.let("seen", f"add {self.ints} {steps}, {place}")
                 mask = w.let("inside", f"icmp ult {self.ints} {seen}, {limit}")
                 kept = f"bitcast <{self.lanes} x i1> {mask} to {self.bits}"
                 if not self.masks:
                     kept = f"sext <{self.lanes} x i1> {mask} to {self.bits}"
-                at = w.let("at", f"getelementptr {self.bits}, ptr {table}, i64 {here}")
+                at = self._inside_at(here, number)
                 w.do(f"store {self.bits} {w.let('kept', kept)}, ptr {at}, align {self._aligned}")
+                return []
+
+            w.loop("vector", "0", self.vectors, "1", [], vector)
             return self._next(t0, t1, t2)
 
         w.loop("tap", self.begin, self.finish, "1", first, tap)
@@ -170,10 +181,15 @@ class PlaceColumns(WindowCode):
     def _aligned(self) -> int:
         return max(1, self.lanes // 8) if self.masks else self.lanes * 4
 
-    def _noted(self, here: str, half: int) -> str:
-        """The lanes of a tap that are inside."""
+    def _inside_at(self, here: str, number: str) -> str:
+        """Where it is noted which lanes of a tap's vector are inside."""
+        table = self.at(self.inside, self.op("mul", number, self.noted))
+        return self.writer.let("at", f"getelementptr {self.bits}, ptr {table}, i64 {here}")
+
+    def _noted(self, here: str, number: int) -> str:
+        """The lanes of a tap's vector that are inside."""
         w, lanes = self.writer, self.lanes
-        at = w.let("at", f"getelementptr {self.bits}, ptr {self.inside[half]}, i64 {here}")
+        at = self._inside_at(here, str(number))
         bits = w.let("bits", f"load {self.bits}, ptr {at}, align {self._aligned}")
         if self.masks:
             return w.let("inside", f"bitcast {self.bits} {bits} to <{lanes} x i1>")
@@ -181,24 +197,25 @@ class PlaceColumns(WindowCode):
 
     def _copy(self) -> None:
         """Some taps of all channels, in the way that the images lie."""
-        w = self.writer
-        unit, apart = w.label("unit"), w.label("apart")
-        double, other, done = w.label("double"), w.label("other"), w.label("done")
-        w.do(f"br i1 {self.is_unit}, label %{unit}, label %{apart}")
-        w.start(unit)
-        self._channels(self._neighbours)
-        w.do(f"br label %{done}")
-        w.start(apart)
-        w.do(f"br i1 {self.is_double}, label %{double}, label %{other}")
-        w.start(double)
-        self._channels(
-            lambda at, here: self.every_second(at, [self._noted(here, half) for half in (0, 1)])
-        )
-        w.do(f"br label %{done}")
-        w.start(other)
+        w, done = self.writer, self.writer.label("done")
+        self._if(self.is_unit, self._neighbours, done)
+        for n in self.near:
+            self._if(self.is_every(n), partial(self._every, n), done)
         self._channels(lambda at, here: self.gather(at, self._noted(here, 0)))
         w.do(f"br label %{done}")
         w.start(done)
+
+    def _if(self, holds: str, load: Load, done: str) -> None:
+        """Copies by a load where a condition holds, and goes on behind it otherwise."""
+        w, here, other = self.writer, self.writer.label("here"), self.writer.label("other")
+        w.do(f"br i1 {holds}, label %{here}, label %{other}")
+        w.start(here)
+        self._channels(load)
+        w.do(f"br label %{done}")
+        w.start(other)
+
+    def _every(self, n: int, at: str, here: str) -> str:
+        return self.every_nth(at, [self._noted(here, number) for number in range(n)])
 
     def _neighbours(self, at: str, here: str) -> str:
         return self._load(at, self.lanes, self._noted(here, 0))
