@@ -183,6 +183,30 @@ def test_channels_by_themselves_in_any_shape(seed):
     assert [step.operations for step in steps] == [("conv",)]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("size", [(7, 7), (14, 14), (5, 16), (23, 8), (3, 13)])
+@pytest.mark.parametrize("kernel", [(5, 5), (7, 7), (7, 4), (2, 6)])
+def test_rows_of_a_vector_at_most(size, kernel, dtype):
+    """Several rows are summed at once, and the last of these may be done twice."""
+    rng = np.random.default_rng(0)
+    around = tuple([k // 2 for k in kernel])
+    out = [n + 2 * p - k + 1 for n, p, k in zip(size, around, kernel, strict=True)]
+    shapes = (2, 3, *size), (3, 1, *kernel), (2, 3, *out)
+    arrays = [rng.standard_normal(shape) for shape in shapes]
+
+    def function(x, weight, g):
+        return one_channel_each(x, weight, g, {"padding": around})
+
+    with it.device("numpy"):
+        wanted = [y.numpy() for y in function(*map(it.asarray, arrays))]
+    tensors = [it.asarray(a.astype(dtype)) for a in arrays]
+    far = 1e-4 if dtype == "float32" else 1e-12
+    plain, found = function(*tensors), compile(function)(*tensors)
+    for want, alone, planned in zip(wanted, plain, found, strict=True):
+        np.testing.assert_allclose(alone.numpy(), want, rtol=far, atol=far)
+        np.testing.assert_array_equal(planned.numpy(), alone.numpy())
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_gradients_of_near_taps(seed):
     rng = np.random.default_rng(seed)

@@ -20,6 +20,8 @@ BYTES = 32 << 10
 ROWS, SIDE = 4, 2
 """Rows, and vectors in each of them, that are summed at once: sums that do not wait for each other.
 """
+WIDE_ROWS, NARROW_ROWS = (ROWS, 1), (7, 4, 1)
+"""Rows at once, of those that are left: of rows of more than a vector, and of a vector at most."""
 ALONG = 8
 """Vectors of a row that is summed alone."""
 NO_PROBES = '"no-stack-arg-probe"'
@@ -60,8 +62,8 @@ class ImagesBetweenZeros(TapSums):
             self._op("udiv", self._op("add", self._seen, str(nest.lanes - 1)), str(nest.lanes)),
             str(nest.lanes),
         )
-        some = self._most(self._pitch, "1")
-        rows = self._op("sub", self._op("udiv", str(room), some), self._down.far)
+        self._pitch = self._most(self._pitch, str(2 * nest.lanes))
+        rows = self._op("sub", self._op("udiv", str(room), self._pitch), self._down.far)
         wanted = nest.smaller(height, str(ROWS))
         fits = w.let("fits", f"icmp sge i64 {rows}, {wanted}")
         for stride in ("stride0", "stride1"):
@@ -117,18 +119,43 @@ class ImagesBetweenZeros(TapSums):
         source, factors, to = places
         rows = nest.smaller(self._op("sub", end, y), self._chunk)
         self._copy_rows(source, y, rows)
-        out = nest.strides[2][-1]
-        whole = self._op("and", rows, str(-ROWS))
-        for first, stop, count in (("0", whole, ROWS), (whole, rows, 1)):
+        narrow = w.let("narrow", f"icmp sle i64 {nest.inner}, {nest.lanes}")
+        least = w.let("least", f"icmp eq i64 {self._pitch}, {2 * nest.lanes}")
+        narrow = w.let("narrow", f"and i1 {narrow}, {least}")
+        wide = w.let("wide", f"xor i1 {narrow}, true")
+        w.when(narrow, [], partial(self._blocks, NARROW_ROWS, y, rows, factors, to))
+        w.when(wide, [], partial(self._blocks, WIDE_ROWS, y, rows, factors, to))
+        return []
 
-            def block(r: str, _: Values, count: int = count) -> Values:
-                down = self._times(self._op("add", y, r), out)
-                kind = memory_type(nest.nest.operands[2].dtype)
+    def _blocks(self, forms: tuple[int, ...], y: str, rows: str, factors: str, to: str) -> Values:
+        """Goes down some rows of the copy, by the first number of them that there are.
+
+        The last block ends with the rows, over some that the one before it has done as well.
+        """
+        w, nest = self._w, self._nest
+        kind, done = memory_type(nest.nest.operands[2].dtype), "false"
+        for count in forms:
+            enough = w.let("enough", f"icmp sge i64 {rows}, {count}")
+            free = w.let("free", f"xor i1 {done}, true")
+            chosen = w.let("chosen", f"and i1 {enough}, {free}")
+            done = w.let("done", f"or i1 {done}, {enough}")
+            last = self._op("sub", rows, str(count))
+
+            def block(r: str, _: Values, count: int = count, last: str = last) -> Values:
+                r = nest.smaller(r, last)
+                down = self._times(self._op("add", y, r), nest.strides[2][-1])
                 here = w.let("to", f"getelementptr {kind}, ptr {to}, i64 {down}")
-                self._along(self._op("add", r, self._down.first), factors, here, count)
+                along = self._narrow if forms is NARROW_ROWS else self._along
+                along(self._op("add", r, self._down.first), factors, here, count)
                 return []
 
-            w.loop("rows", first, stop, str(count), [], block)
+            def blocks(
+                count: int = count, block: Callable[[str, Values], Values] = block
+            ) -> Values:  # fmt: skip
+                w.loop("rows", "0", rows, str(count), [], block)
+                return []
+
+            w.when(chosen, [], blocks)
         return []
 
     # -- the copy ----------------------------------------------------------------------------
@@ -142,6 +169,7 @@ class ImagesBetweenZeros(TapSums):
         until = nest.smaller(self._seen, self._op("sub", windows1, self._across.low))
         count = self._most(self._op("sub", until, left), "0")
         begin = self._op("add", y, self._down.low)
+        far = self._times(windows0, nest.numbers["row"])
 
         def row(i: str, _: Values) -> Values:
             q = self._op("add", begin, i)
@@ -151,6 +179,9 @@ class ImagesBetweenZeros(TapSums):
             distance = self._op("add", self._times(q, nest.numbers["row"]), step)
             kind = memory_type(nest.nest.operands[0].dtype)
             here = w.let("here", f"getelementptr {kind}, ptr {source}, i64 {distance}")
+            # The next image lies behind this one, and comes while this one is summed.
+            soon = w.let("soon", f"getelementptr {kind}, ptr {here}, i64 {far}")
+            w.call_nothing("llvm.prefetch.p0", f"ptr {soon}", "i32 0", "i32 3", "i32 1")
             to = self._at(self._copy, self._op("add", self._times(i, self._pitch), left))
             self._copy_row(here, to, seen, count)
             return []
@@ -182,9 +213,7 @@ class ImagesBetweenZeros(TapSums):
     def _along(self, row: str, factors: str, to: str, rows: int) -> None:
         """Goes along some rows; `row` is that of the copy which their first taps see."""
         w, nest = self._w, self._nest
-        below = self._op("add", self._times(row, self._pitch), self._across.first)
-        start = self._at(self._copy, below)
-        sums = partial(self.sums, start, factors, to, rows)
+        sums = partial(self.sums, self._first_seen(row), factors, to, rows)
         width = nest.inner
         forms = [SIDE] if rows > 1 else [ALONG, SIDE]
         done = "false"
@@ -208,16 +237,22 @@ class ImagesBetweenZeros(TapSums):
 
             w.when(chosen, [], many)
         # Two vectors over fewer places have some in common.
-        common = w.let("common", f"icmp sge i64 {width}, {nest.lanes}")
         free = w.let("free", f"xor i1 {done}, true")
 
         def few() -> Values:
             sums("0", ["0", self._op("sub", width, str(nest.lanes))], None)
             return []
 
-        def one() -> Values:
-            sums("0", ["0"], nest.mask_below(width))
-            return []
+        w.when(free, [], few)
 
-        w.when(w.let("few", f"and i1 {common}, {free}"), [], few)
-        w.when(w.let("one", f"xor i1 {common}, true"), [], one)
+    def _narrow(self, row: str, factors: str, to: str, rows: int) -> None:
+        """The places of some rows of a vector at most, all at distances that are known here."""
+        mask = self._nest.mask_below(self._nest.inner)
+        pitch, self._pitch = self._pitch, str(2 * self._nest.lanes)
+        self.sums(self._first_seen(row), factors, to, rows, "0", ["0"], mask)
+        self._pitch = pitch
+
+    def _first_seen(self, row: str) -> str:
+        """What the first place's first tap sees of a row of the copy."""
+        below = self._op("add", self._times(row, self._pitch), self._across.first)
+        return self._at(self._copy, below)
