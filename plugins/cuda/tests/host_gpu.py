@@ -118,6 +118,17 @@ template <class T> static T of_lane(T value, unsigned lane)
     barrier_of_block();
     return found;
 }
+static int __syncthreads_or(int value)
+{
+    static int given[1024];
+    given[threadIdx.x] = value;
+    barrier_of_block();
+    int found = 0;
+    for (unsigned n = 0; n < blockDim.x; n++)
+        found |= given[n];
+    barrier_of_block();
+    return found;
+}
 template <class T> static T __shfl_down_sync(unsigned, T value, unsigned apart)
 { return of_lane(value, min(threadIdx.x % 32 + apart, 31u)); }
 template <class T> static T __shfl_sync(unsigned, T value, int lane)

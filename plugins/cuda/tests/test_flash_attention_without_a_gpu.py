@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from attention_oracle import check, drawn, exact
 from host_gpu import HostBackend, HostGpu, opened
 
 import ingle.tensor as it
@@ -23,7 +24,6 @@ from ingle.tensor.ops.neural.attention import (
     ATTENTION_GRADIENT,
     ATTENTION_TRAINING,
     attention_gradient,
-    attention_training,
 )
 from ingle.testkit.bits import same_bits
 from ingle_cuda.attention import flash_attention_source, flash_gradient_source
@@ -38,7 +38,6 @@ from ingle_cuda.attention.flash_tiles import FlashShape
 from ingle_cuda.driver import compiler, libraries
 
 PLAYED = "played"
-TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
 
 needs_a_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 
@@ -134,96 +133,21 @@ def test_kernels_compile(dtype: str) -> None:
 # What is computed ---------------------------------------------------------------------------
 
 
-def exact(
-    g: Any, query: Any, key: Any, value: Any, mask: Any = None, causal: bool = False,
-    scale: float = 1.0,
-) -> list[np.ndarray]:  # fmt: skip
-    """Attention, the logarithms and the three gradients, by their formulas in float64."""
-    scores = np.einsum("...le,...se->...ls", query, key) * scale
-    seen = np.ones(scores.shape, np.bool_)
-    if mask is not None and mask.dtype == np.bool_:
-        seen &= mask
-    elif mask is not None:
-        scores = scores + mask
-    if causal:
-        seen &= np.tri(*scores.shape[-2:]) > 0
-    top = np.max(np.where(seen, scores, -np.inf), -1, keepdims=True)
-    e = np.where(seen, np.exp(scores - np.where(np.isfinite(top), top, 0)), 0)
-    total = np.sum(e, -1, keepdims=True)
-    shares = e / np.where(total == 0, 1, total)
-    out = np.einsum("...ls,...sv->...lv", shares, value)
-    with np.errstate(divide="ignore"):
-        lse = (np.log(total) + top)[..., 0]
-    pull = np.einsum("...lv,...sv->...ls", g, value)
-    flow = shares * (pull - np.sum(shares * pull, -1, keepdims=True)) * scale
-    found = [
-        np.einsum("...ls,...se->...le", flow, key), np.einsum("...ls,...le->...se", flow, query),
-        np.einsum("...ls,...lv->...sv", shares, g),
-    ]  # fmt: skip
-    for n, like in ((1, key), (2, value)):
-        axes = tuple(i for i, size in enumerate(like.shape) if found[n].shape[i] != size)
-        found[n] = np.sum(found[n], axes, keepdims=True)
-    return [out, lse, *found]
-
-
-def check(backend: HostBackend, arrays: Sequence[Any], dtype: str, **options: Any) -> None:
-    """One kernel each, beside float64 on values of the dtype."""
-    given = [a if a.dtype == np.bool_ else it.asarray(a, dtype=dtype).numpy() for a in arrays]
-    wide = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in given]
-    wanted = exact(*wide, **options)
-    tensors = [it.asarray(a, device=PLAYED) for a in given]
-    plain = {"is_causal": options.get("causal", False), "scale": options.get("scale", 1.0)}
-    counts = backend.gpu.counts
-    before = counts["launched"]
-    made = attention_training(*tensors[1:], **plain)
-    found = [*made, *attention_gradient(*tensors, **plain)]
-    arrays = [x.numpy() for x in found]
-    assert counts["launched"] == before + 3  # the gradient asks for the logarithms anew
-    assert same_bits(it.scaled_dot_product_attention(*tensors[1:], **plain).numpy(), arrays[0])
-    for result, right in zip(arrays, wanted, strict=True):
-        assert result.shape == right.shape
-        size = np.max(np.abs(right[np.isfinite(right)]), initial=1.0)
-        np.testing.assert_allclose(
-            result.astype(np.float64), right, rtol=TOLERANCE[dtype], atol=TOLERANCE[dtype] * size
-        )
-
-
-def drawn(seed: int) -> tuple[list[np.ndarray], str, dict[str, Any]]:
-    """Operands, a dtype and options of any kind."""
-    rng = np.random.default_rng(seed)
-    lead = tuple(int(n) for n in rng.integers(1, 3, size=rng.integers(0, 2)))
-    heads = (*lead, 2, int(rng.integers(1, 4)))
-    queries, keys = (int(n) for n in rng.choice([1, 5, 17, 64, 70, 130], size=2))
-    features, columns = (int(n) for n in rng.choice([1, 5, 16, 32, 40, 72], size=2))
-    sizes = [
-        (*heads, queries, columns), (*heads, queries, features),
-        (*heads[:-1], 1, keys, features), (*heads[:-1], 1, keys, columns),
-    ]  # fmt: skip
-    arrays = [rng.standard_normal(size) for size in sizes]
-    kind = seed % 4
-    if kind == 1:
-        arrays.append(rng.random((queries, keys)) < 0.7)
-    elif kind == 2:
-        arrays.append(rng.standard_normal((*heads, 1, keys)))
-    elif kind == 3:  # a key that is padding
-        arrays.append(np.arange(keys) < max(keys // 3, 1))
-    options = {"causal": seed % 5 == 0, "scale": 0.3 if seed % 2 else features**-0.5}
-    return arrays, ("float32", "bfloat16", "float16")[seed % 3], options
-
-
 @needs_a_compiler
 @pytest.mark.slow
 @pytest.mark.sampled(12, slow=6)
 @pytest.mark.parametrize("seed", range(24))
 def test_operands_of_any_kind(backend: HostBackend, seed: int) -> None:
     arrays, dtype, options = drawn(seed)
-    check(backend, arrays, dtype, **options)
+    check(backend, PLAYED, arrays, dtype, **options)
 
 
 @needs_a_compiler
 def test_small_heads(backend: HostBackend) -> None:
     rng = np.random.default_rng(0)
-    check(backend, [rng.standard_normal((2, 20, 8)) for _ in range(4)], "float32", causal=True)
+    check(
+        backend, PLAYED, [rng.standard_normal((2, 20, 8)) for _ in range(4)], "float32", causal=True
+    )
 
 
 @needs_a_compiler
@@ -251,9 +175,9 @@ def test_who_sees_nothing(backend: HostBackend) -> None:
     arrays = [rng.standard_normal((2, 70, 8)) for _ in range(4)]
     seen = rng.random((70, 70)) < 0.8
     seen[3] = False
-    check(backend, [*arrays, seen], "float32")
+    check(backend, PLAYED, [*arrays, seen], "float32")
     hidden = np.where(seen, 0.0, -np.inf)
-    check(backend, [*arrays, hidden], "float32")
+    check(backend, PLAYED, [*arrays, hidden], "float32")
 
 
 @needs_a_compiler
@@ -264,7 +188,7 @@ def test_a_score_far_below_the_next_tile(backend: HostBackend) -> None:
     arrays = [rng.standard_normal((1, 130, 8)) for _ in range(4)]
     arrays[2][:, :64] -= 100 * np.sign(arrays[1][:, :1])
     arrays[1][:] = arrays[1][:, :1]
-    check(backend, arrays, "float32")
+    check(backend, PLAYED, arrays, "float32")
 
 
 @needs_a_compiler
@@ -313,3 +237,78 @@ def test_a_layer_reads_and_writes_as_products_do(backend: HostBackend) -> None:
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5 * size)
     np.testing.assert_allclose(plain, wanted, rtol=1e-4, atol=1e-5 * size)
     assert backend.gpu.counts["replayed"] > 0
+
+
+# Masks and keys that are left out -----------------------------------------------------------
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("added", [False, True])
+def test_tiles_that_a_mask_hides_are_not_read(backend: HostBackend, added: bool) -> None:
+    """Nobody meets what is not finite in them, forward and backward."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, n, 8)).astype(np.float32) for n in (70, 70, 200, 200)]
+    seen = np.zeros((70, 200), np.bool_)
+    seen[:, 10:40] = seen[:64, 130:] = True  # the second tile nobody sees
+    for array in arrays[2:]:
+        array[:, 64:128] = np.nan
+    tensors = [it.asarray(a, device=PLAYED) for a in arrays]
+    hidden = np.where(seen, np.float32(0), np.float32(-np.inf)) if added else seen
+    mask = it.asarray(hidden, device=PLAYED)
+    found = [
+        it.scaled_dot_product_attention(*tensors[1:], mask),
+        *attention_gradient(*tensors, mask),
+    ]
+    rest = [a if a.shape[1] == 70 else np.delete(a, range(64, 128), 1) for a in arrays]
+    cut = np.delete(seen, range(64, 128), 1)
+    wanted = exact(*[a.astype(np.float64) for a in rest], cut, scale=8**-0.5)
+    del wanted[1]
+    for n, (one, right) in enumerate(zip(found, wanted, strict=True)):
+        here = one.numpy()
+        if n > 1:
+            assert np.all(here[:, 64:128] == 0)
+            here = np.delete(here, range(64, 128), 1)
+        np.testing.assert_allclose(here, right, rtol=1e-5, atol=1e-5)
+
+
+def left_out(seed: int) -> tuple[list[np.ndarray], str, dict[str, Any]]:
+    arrays, dtype, options = drawn(seed)
+    return arrays, dtype, {**options, "dropout": (0.3, (seed, (1 << 32) - 9))}
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(0, 24, 4))
+def test_keys_are_left_out_as_by_the_composition(backend: HostBackend, seed: int) -> None:
+    arrays, dtype, options = left_out(seed)
+    check(backend, PLAYED, arrays, dtype, **options)
+
+
+@needs_a_compiler
+def test_a_plan_draws_anew_in_each_run(backend: HostBackend) -> None:
+    """The words of the place change, in a graph too; the key does not."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, 20, 8)).astype(np.float32) for _ in range(4)]
+    generators = {device: it.random.Generator(3) for device in (PLAYED, "numpy")}
+
+    def step(device: str, *tensors: it.Tensor) -> it.Tensor:
+        def loss(query: it.Tensor) -> it.Tensor:
+            out = it.scaled_dot_product_attention(
+                query, *tensors[2:], dropout_p=0.4, generator=generators[device]
+            )
+            return it.sum(it.exp(out * 0.1) * tensors[0])
+
+        return grad(loss)(tensors[1] * 1.5) * 2.0
+
+    played = compile(lambda *tensors: step(PLAYED, *tensors))
+    given = [it.asarray(a, device=PLAYED) for a in arrays]
+    seen = set()
+    for _ in range(5):
+        found = played(*given).numpy()
+        wanted = step("numpy", *[it.asarray(a, device="numpy") for a in arrays]).numpy()
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+        seen.add(found.tobytes())
+    assert len(seen) == 5
+    assert backend.gpu.counts["replayed"] > 0
+    steps = [" ".join(s.operations) for s in explain(played, *given, runs=0).steps]
+    assert sum("attention_dropout" in s for s in steps) == 2, steps

@@ -272,9 +272,11 @@ class CudaBackend(KernelBackend):
     def launches_whole(self, call: WholeCall) -> bool:
         """Whether executables compute an operation by a library or kernels of an offer.
 
-        Numbers are values that these hold, no addresses of what changes.
+        Numbers are values that these hold, no addresses of what changes; words of a place in the
+        random stream kernels are given anew in each run.
         """
-        return not call.scalars and self.whole_step(call) is not None
+        found = self.whole_step(call)
+        return found is not None and (not call.scalars or isinstance(found[1], Launches))
 
     def whole_step(
         self, call: WholeCall

@@ -39,6 +39,9 @@ class KernelLaunch(NamedTuple):
         early: operands that it reads before it waits for the launches in front of it.
         joins: whether several launches of it may be one kernel's (`render_many`); its pointers are
             the operands and results in order then.
+        changing: for each number from `changes_at` on its position among those that each run is
+            given, -1 for one that never changes; nothing where none is given.
+        changes_at: the place of the first of these.
     """
 
     source: str
@@ -49,6 +52,8 @@ class KernelLaunch(NamedTuple):
     threads: int
     early: tuple[int, ...] = ()
     joins: bool = False
+    changing: tuple[int, ...] = ()
+    changes_at: int = 0
 
     def argument(self) -> Any:
         """The kernel's argument, with zeros in the place of addresses."""
@@ -64,11 +69,13 @@ class Launches(NamedTuple):
         nbytes: of the scratch memory that they share.
         number_at: where, among the numbers of each, the bits of the operand lie that is one; None
             if none is.
+        words_at: the place of the first of the words that say where random bits are drawn.
     """
 
     kernels: tuple[KernelLaunch, ...]
     nbytes: int
     number_at: int | None
+    words_at: int = 0
 
     def given(self, number: Scalar | int | None) -> Launches | None:
         """The same with the operand that is a number; None if what is given is none."""
@@ -76,15 +83,33 @@ class Launches(NamedTuple):
             return self
         if not isinstance(number, Scalar):
             return None
-        bits, at = int(np.asarray(number.value.real, np.float32).view(np.int32)), self.number_at
+        bits = int(np.asarray(number.value.real, np.float32).view(np.int32))
+        return self._with(self.number_at, [bits])
+
+    def drawn_at(self, words: Sequence[Scalar | int]) -> Launches:
+        """The same with random bits from a place, each of whose words is a number, or the position
+        of one that each run is given."""
+        if not words:
+            return self
+        given = [int(w.value.real) if isinstance(w, Scalar) else 0 for w in words]
+        found = self._with(self.words_at, given)
+        changing = tuple([w if isinstance(w, int) else -1 for w in words])
+        if not any(n >= 0 for n in changing):
+            return found
+        kernels = [k._replace(changing=changing, changes_at=self.words_at) for k in found.kernels]
+        return found._replace(kernels=tuple(kernels))
+
+    def _with(self, at: int, numbers: Sequence[int]) -> Launches:
         kernels = [
-            k._replace(numbers=(*k.numbers[:at], bits, *k.numbers[at + 1 :])) for k in self.kernels
+            k._replace(numbers=(*k.numbers[:at], *numbers, *k.numbers[at + len(numbers) :]))
+            for k in self.kernels
         ]
         return self._replace(kernels=tuple(kernels))
 
 
 class KernelOffer(ABC):
-    """What generated kernels compute, with one operand that may be a number.
+    """What generated kernels compute, with one operand that may be a number, and perhaps the words
+    of a place in the random stream.
 
     Args:
         backend: of a GPU of NVIDIA's.
@@ -115,10 +140,17 @@ class KernelOffer(ABC):
     def number_of(self, op: Op) -> int:
         """The operand that may be a number, which kernels take as a float32."""
 
+    def words_of(self, op: Op) -> tuple[int, ...]:
+        """The operands that are those words."""
+        return ()
+
     def launched(self, call: WholeCall) -> Launches | None:
         """The kernels of an operation within executables, whose inputs begin at multiples of 16
         bytes; None where operands or results have to be copied."""
         number = call.numbers[self.number_of(call.op)]
+        words = [w for n in self.words_of(call.op) if (w := call.numbers[n]) is not None]
+        if len(words) < len(self.words_of(call.op)):
+            return None
         given = [a for a, number in zip(call.avals, call.numbers, strict=True) if number is None]
         offsets = [
             argument.offset * aval.dtype.itemsize % BYTES
@@ -126,13 +158,16 @@ class KernelOffer(ABC):
         ]
         results = tuple([a.strides for a in call.outputs])
         found = self._of(call.op, call.avals, call.strides, results, offsets)
-        return None if found is None else found.given(number)
+        whole = None if found is None else found.given(number)
+        return None if whole is None else whole.drawn_at(words)
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Puts the kernels into the stream."""
         number = inputs[self.number_of(op)]
         avals = [Aval(x.shape, x.dtype) for x in inputs]
-        handles = [x for x in inputs if isinstance(x, MemoryHandle | StridedHandle)]
+        words = [self._word(inputs[n]) for n in self.words_of(op)]
+        tensors = [x for n, x in enumerate(inputs) if n not in self.words_of(op)]
+        handles = [x for x in tensors if isinstance(x, MemoryHandle | StridedHandle)]
         found = self._lying(op, avals, handles)
         if found is None:
             handles = [self.backend.in_order(x) for x in handles]
@@ -141,8 +176,14 @@ class KernelOffer(ABC):
         made = [self.backend.empty(aval) for aval in infer(op, avals)]
         found = found.given(number if isinstance(number, Scalar) else None)
         assert found is not None, f"operand {self.number_of(op)} must be a number"
-        self._put(op, found, [h.address for h in (*handles, *made)])
+        self._put(op, found.drawn_at(words), [h.address for h in (*handles, *made)])
         return tuple(made)
+
+    def _word(self, word: Handle | Scalar) -> Scalar:
+        """A word of a place; one that the GPU has computed is read."""
+        if isinstance(word, Scalar):
+            return word
+        return Scalar(int(self.backend.download(word)), word.dtype)
 
     def _put(self, op: Op, found: Launches, places: Sequence[int]) -> None:
         backend = self.backend

@@ -17,14 +17,24 @@ from ingle.tensor.ops.neural.attention import (
     ATTENTION_GRADIENT,
     ATTENTION_TRAINING,
 )
+from ingle.tensor.ops.neural.attention_dropout import (
+    ATTENTION_DROPOUT,
+    ATTENTION_DROPOUT_GRADIENT,
+)
+from ingle.tensor.ops.random.bits import WORDS
 
 from ..cudnn import Strides
 from ..kernel_offers import KernelLaunch, KernelOffer, Launches
 from . import flash_attention_source, flash_gradient_source
-from .flash_tiles import GROUPS, SCALE_AT, THREADS, FlashShape
-from .problem import LARGEST, Problem, lying
+from .dropped_keys import PLACE, dropout_numbers
+from .flash_tiles import DROPOUT_AT, GROUPS, SCALE_AT, THREADS, FlashShape
+from .problem import GRADIENTS, LARGEST, Problem, lying
 
-_OPERATIONS = frozenset({ATTENTION, ATTENTION_TRAINING, ATTENTION_GRADIENT})
+OPERATIONS = frozenset({
+    ATTENTION, ATTENTION_TRAINING, ATTENTION_GRADIENT, ATTENTION_DROPOUT,
+    ATTENTION_DROPOUT_GRADIENT,
+})  # fmt: skip
+WORDS_AT = DROPOUT_AT + PLACE
 _MOST_FEATURES = 256
 _MOST_OF_HALVES = 1 << 26
 """Multiplications of half types up to which to launch the composition takes longer than these:
@@ -40,7 +50,7 @@ def problem_of(
     results: Sequence[Strides] | None = None, offsets: Sequence[int] | None = None,
 ) -> Problem | None:  # fmt: skip
     """The problem of an operation, as of `lying`; None for what the kernels do not take."""
-    problem = lying(op, avals, strides, results, offsets) if op.operation in _OPERATIONS else None
+    problem = lying(op, avals, strides, results, offsets) if op.operation in OPERATIONS else None
     if problem is None:
         return None
     features, columns = problem.features, problem.columns
@@ -68,7 +78,7 @@ def launches_of(problem: Problem, processors: int) -> Launches | None:
     rows = rows_of_thread(problem, processors)
     shape = FlashShape(
         problem.dtype, problem.features, problem.columns, rows, problem.mask, problem.causal,
-        problem.lse, problem.vectors,
+        problem.lse, problem.vectors, problem.dropout is not None,
     )  # fmt: skip
     of_queries, of_keys = (
         -(-count // shape.own) for count in (problem.queries, problem.keys)
@@ -80,12 +90,13 @@ def launches_of(problem: Problem, processors: int) -> Launches | None:
         return None
     source = flash_gradient_source if problem.gradient else flash_attention_source
     numbers = [*problem.batch, problem.group, of_queries, of_keys, problem.queries, problem.keys, 0]
+    numbers += dropout_numbers(problem.dropout or 0.0)
     numbers += [step for steps in problem.strides for step in steps]
     kernel = KernelLaunch(
-        source.source(shape), source.NAME, tuple(range(len(problem.strides))), tuple(numbers),
+        source.source(shape), source.NAME, tuple(range(problem.pointers)), tuple(numbers),
         blocks, THREADS,
     )  # fmt: skip
-    return Launches((kernel,), 0, SCALE_AT)
+    return Launches((kernel,), 0, SCALE_AT, WORDS_AT)
 
 
 class FlashAttention(KernelOffer):
@@ -99,7 +110,13 @@ class FlashAttention(KernelOffer):
         return problem_of(op, avals) is not None
 
     def number_of(self, op: Op) -> int:
-        return 5 if op.operation is ATTENTION_GRADIENT else 4
+        return 5 if op.operation in GRADIENTS else 4
+
+    def words_of(self, op: Op) -> tuple[int, ...]:
+        if op.attributes.get("p") is None:
+            return ()
+        first = self.number_of(op) + 1
+        return tuple(range(first, first + len(WORDS)))
 
     def launches(
         self, op: Op, avals: Sequence[Aval], strides: Sequence[Strides],

@@ -3,8 +3,9 @@
 
 For each query the largest score so far is kept, the sum of exponentials relative to it, and the sum
 of values weighted with these; a larger score scales both down. Tiles behind the last key that a
-causal query sees are left out, which changes no bit, and none depends on how many rows a thread
-has, on how operands lie, nor on the GPU.
+causal query sees are left out, and those that a mask hides from all queries of a block, which
+changes no bit of what is finite. None depends on how many rows a thread has, on how operands lie,
+nor on the GPU.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ from functools import lru_cache
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, rounded
 
+from .dropped_keys import begun_dropout, of_head
 from .flash_tiles import (
+    DROPOUT_AT,
     EACH,
     LANES,
     SCALE_AT,
@@ -30,7 +33,9 @@ from .flash_tiles import (
     pointer,
     prelude,
     score,
+    seen_pairs,
     shared_shares,
+    stay,
     steps,
     stored,
     summed,
@@ -52,7 +57,7 @@ def source(shape: FlashShape) -> str:
     of, _ = rounded(shape.dtype)
     kind = of.stored
     names = ["query", "key", "value", *(["mask"] if shape.mask else []), "out"]
-    names += ["lse"] if shape.lse else []
+    names += [*(["lse"] if shape.lse else []), *(["draw"] if shape.dropout else [])]
     read = ("query", shape.features), ("key", shape.features), ("value", shape.columns)
     masked = "uint8_t" if shape.mask == "bool" else kind
     pointers = [pointer(names, name, kind) for name in ("key", "value")]
@@ -63,6 +68,10 @@ def source(shape: FlashShape) -> str:
     logarithm = """
         if (tx == 0)
             lse[row * lse_step[4]] = logf(total[r]) + (is_finite(top[r]) ? top[r] : 0);"""
+    pair = f"first + ty * {shape.rows} + r", f"begin + tx + {LANES} * j"
+    mean = "sum[r][c][w] / (total[r] == 0 ? 1 : total[r])"
+    mean += " * more" if shape.dropout else ""
+    share = "stay ? share : 0" if shape.dropout else "share"
     many, of_keys = chunks(shape.columns), chunks(shape.features)
     return f"""{prelude(shape, names, read)}
 extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
@@ -81,6 +90,9 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const float scale = __builtin_bit_cast(float, (int32_t)at[{SCALE_AT}]);
     {steps(names, names)}
     {chr(10).join(pointers)}
+    {begun_dropout(DROPOUT_AT) if shape.dropout else ""}
+    {of_head("group") if shape.dropout else ""}
+    bool begun = false;
     float top[{shape.rows}], total[{shape.rows}];
     {each_row(shape)} {{
         top[r] = -INFINITY;
@@ -90,13 +102,14 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const int end = {f"min(keys, first + {shape.own})" if shape.causal else "keys"};
     #pragma unroll 1
     for (int begin = 0; begin < end; begin += {TILE}) {{
+        {seen_pairs(shape, *pair)}
         float score[{shape.rows}][{EACH}] = {{}};
         {_scores(shape, of_keys)}
         {each_row(shape)} {{
             float high = -INFINITY;
             #pragma unroll
             for (int j = 0; j < {EACH}; j++) {{
-                {score(shape, f"first + ty * {shape.rows} + r", f"begin + tx + {LANES} * j")}
+                {score(shape, *pair)}
                 score[r][j] = found;
                 high = fmaxf(high, found);
             }}
@@ -112,7 +125,8 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
             #pragma unroll
             for (int j = 0; j < {EACH}; j++) {{
                 const float share = expf(score[r][j] - level);
-                shares[ty * {shape.rows} + r][tx + {LANES} * j] = share;
+                {stay(shape, *pair)}
+                shares[ty * {shape.rows} + r][tx + {LANES} * j] = {share};
                 part += share;
             }}
             #pragma unroll
@@ -134,7 +148,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
         for (int c = 0; c < {many}; c++)
             #pragma unroll
             for (int w = 0; w < {WIDE}; w++)
-                sum[r][c][w] /= total[r] == 0 ? 1 : total[r];
+                sum[r][c][w] = {mean};
     {stored(shape, "out", "sum", shape.columns, "first", "queries")}
     {_logarithms(shape, logarithm) if shape.lse else ""}
 }}
@@ -146,7 +160,7 @@ def _scores(shape: FlashShape, of_keys: int) -> str:
     queries = Fill("queries_in", "query", shape.own, "first", "queries", "chunk")
     keys = Fill("keys_in", "key", TILE, "begin", "keys", "chunk")
     values = Fill("values_in", "value", TILE, "begin", "keys", 0)
-    once = f"if (begin == 0) {filled(shape, [queries])}" if of_keys == 1 else ""
+    once = f"if (!begun) {filled(shape, [queries])}" if of_keys == 1 else ""
     each = [keys] if of_keys == 1 else [keys, queries]
     return f"""#pragma unroll 1
     for (int chunk = 0; chunk < {of_keys}; chunk++) {{
@@ -158,7 +172,8 @@ def _scores(shape: FlashShape, of_keys: int) -> str:
             {filled(shape, each)}
         __syncthreads();
         {multiplied(shape, "score", "queries_in", "keys_in")}
-    }}"""
+    }}
+    begun = true;"""
 
 
 def _weighted(shape: FlashShape, many: int) -> str:

@@ -15,7 +15,9 @@ from ingle.fusion.device.cuda import AFTER_OTHERS, rounded
 from ingle.fusion.device.kernels import SIZES
 
 from ..row_lines import BYTES
+from .dropped_keys import begun_dropout, of_head
 from .flash_tiles import (
+    DROPOUT_AT,
     EACH,
     LANES,
     SCALE_AT,
@@ -31,7 +33,9 @@ from .flash_tiles import (
     pointer,
     prelude,
     score,
+    seen_pairs,
     shared_shares,
+    stay,
     steps,
     stored,
     summed,
@@ -71,6 +75,7 @@ def source(shape: FlashShape) -> str:
     kind = of.stored
     names = ["given_g", "query", "key", "value", *(["mask"] if shape.mask else [])]
     names += ["out", "lse", "by_query", "by_key", "by_value"]
+    names += ["draw"] if shape.dropout else []
     features, columns = shape.features, shape.columns
     read = (
         ("given_g", columns), ("query", features), ("key", features), ("value", columns),
@@ -97,6 +102,8 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const float scale = __builtin_bit_cast(float, (int32_t)at[{SCALE_AT}]);
     const uint32_t of_keys = (uint32_t)(at[0] * at[1] * at[2] * at[5]);
     {steps(names, names)}
+    {begun_dropout(DROPOUT_AT) if shape.dropout else ""}
+    bool begun = false;
     if (blockIdx.x < of_keys) {{
         uint32_t rest = blockIdx.x;
         {head_of_block(5)}
@@ -108,6 +115,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
         #pragma unroll 1
         for (int group = 0; group < groups; group++) {{
             {line.join(of_queries)}
+            {of_head("group") if shape.dropout else ""}
             #pragma unroll 1
             for (int begin = first_begin; begin < queries; begin += {TILE}) {{
                 {_by_keys(shape)}
@@ -123,6 +131,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
         const int first = (of_tiles - 1 - tile) * {shape.own};
         {line.join([*of_keys, *of_queries])}
         {pointer(names, "by_query", kind, "group", constant=False)}
+        {of_head("group") if shape.dropout else ""}
         {zeros(shape, ("sum_inner", features))}
         find_levels(given_g, given_g_step, out, out_step, lse, lse_step, first, queries,
             levels, pulls, {shape.own});
@@ -180,8 +189,9 @@ def _by_keys(shape: FlashShape) -> str:
     of = f"[tx + {LANES} * j]"
     return "\n    ".join(
         (
+            seen_pairs(shape, place, key),
             f"float score[{shape.rows}][{EACH}] = {{}}, pull[{shape.rows}][{EACH}] = {{}};",
-            _products(shape, own, other, "begin == first_begin && group == 0", levels),
+            _products(shape, own, other, levels),
             _flows(shape, place, key, of, keep_shares=True),
             _weighted(shape, "sum_outer", shape.columns, "outer", other.outer, other),
             "__syncwarp();",
@@ -198,8 +208,9 @@ def _by_queries(shape: FlashShape) -> str:
     place, key = f"first + ty * {shape.rows} + r", f"begin + tx + {LANES} * j"
     return "\n    ".join(
         (
+            seen_pairs(shape, place, key),
             f"float score[{shape.rows}][{EACH}] = {{}}, pull[{shape.rows}][{EACH}] = {{}};",
-            _products(shape, own, other, "begin == 0", ""),
+            _products(shape, own, other, ""),
             _flows(shape, place, key, f"[ty * {shape.rows} + r]", keep_shares=False),
             _flow_shares(shape),
             _weighted(shape, "sum_inner", shape.features, "inner", other.inner, other),
@@ -207,11 +218,10 @@ def _by_queries(shape: FlashShape) -> str:
     )
 
 
-def _products(shape: FlashShape, own: _Side, other: _Side, is_first: str, levels: str) -> str:
+def _products(shape: FlashShape, own: _Side, other: _Side, levels: str) -> str:
     """The scores of own rows and those of a tile, and the gradients by their shares.
 
     Args:
-        is_first: whether own rows are not there yet; asked where one chunk holds them.
         levels: finds what is known of a tile's queries.
     """
     inner, outer = chunks(shape.features), chunks(shape.columns)
@@ -221,7 +231,7 @@ def _products(shape: FlashShape, own: _Side, other: _Side, is_first: str, levels
     of_outer = Fill("outer", other.outer, TILE, other.first, other.there, "chunk")
     kept = [own_inner] if inner == 1 else []
     kept += [own_outer] if outer == 1 else []
-    once = f"if ({is_first}) {filled(shape, kept)}" if kept else ""
+    once = f"if (!begun) {filled(shape, kept)}" if kept else ""
     each = [of_inner, own_inner] if inner > 1 else [of_inner]
     behind = [of_outer, own_outer] if outer > 1 else [of_outer]
     return f"""#pragma unroll 1
@@ -244,7 +254,8 @@ def _products(shape: FlashShape, own: _Side, other: _Side, is_first: str, levels
             __syncthreads();
         }}
         {multiplied(shape, "pull", "own_outer", "outer")}
-    }}"""
+    }}
+    begun = true;"""
 
 
 def _flows(shape: FlashShape, place: str, key: str, of: str, *, keep_shares: bool) -> str:
@@ -254,12 +265,16 @@ def _flows(shape: FlashShape, place: str, key: str, of: str, *, keep_shares: boo
     Args:
         of: the place of what is known of a query.
     """
-    kept = f"shares[ty * {shape.rows} + r][tx + {LANES} * j] = share;" if keep_shares else ""
+    weight, pull = "share", "pull[r][j]"
+    if shape.dropout:
+        weight, pull = "stay ? share * more : 0", "(stay ? pull[r][j] * more : 0)"
+    kept = f"shares[ty * {shape.rows} + r][tx + {LANES} * j] = {weight};" if keep_shares else ""
     return f"""{each_pair(shape)} {{
         {score(shape, place, key)}
         const float share = expf(found - levels{of});
+        {stay(shape, place, key)}
         {kept}
-        pull[r][j] = share * (pull[r][j] - pulls{of}) * scale;
+        pull[r][j] = share * ({pull} - pulls{of}) * scale;
     }}
     __syncwarp();"""
 

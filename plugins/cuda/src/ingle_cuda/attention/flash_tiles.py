@@ -17,6 +17,7 @@ from ingle.fusion.device.cuda import given_struct, rounded
 from ingle.fusion.device.kernels import SIZES
 
 from ..row_lines import BYTES, Split, line_source, load_source
+from .dropped_keys import COUNT, drawn_source, element
 from .head_axes import BATCH
 
 THREADS = 128
@@ -34,10 +35,11 @@ GROUPS = THREADS // LANES
 _PADDED = CHUNK + 4
 
 SCALE_AT = BATCH + 5
-HEAD = SCALE_AT + 1
+DROPOUT_AT = SCALE_AT + 1
+HEAD = DROPOUT_AT + COUNT
 """Where the strides of the operands begin among the numbers of an argument. Before them stand the
-sizes of the batch and of the group, tiles of own queries and keys, queries, keys, and the scale's
-bits."""
+sizes of the batch and of the group, tiles of own queries and keys, queries, keys, the scale's bits
+and what `dropped_keys` tells of."""
 
 
 class FlashShape(NamedTuple):
@@ -51,6 +53,7 @@ class FlashShape(NamedTuple):
         causal: whether query i sees the keys up to i only.
         lse: whether the logarithms of the sums of exponentials are written, too.
         vectors: elements of a load of each operand that has features.
+        dropout: whether keys are left out at random.
     """
 
     dtype: str
@@ -61,6 +64,7 @@ class FlashShape(NamedTuple):
     causal: bool
     lse: bool
     vectors: tuple[int, ...]
+    dropout: bool = False
 
     @property
     def own(self) -> int:
@@ -97,11 +101,12 @@ def prelude(
     """What stands in front of a kernel.
 
     Args:
-        names: of its operands, each with strides.
+        names: of its operands, each with strides; behind them `draw`, if keys are left out.
         read: names and elements of those whose rows are loaded.
     """
     of, back = rounded(shape.dtype)
-    struct = "\n".join(given_struct(len(names), HEAD + len(names) * (BATCH + 3)))
+    count = len(names) - shape.dropout
+    struct = "\n".join(given_struct(count, HEAD + len(names) * (BATCH + 3)))
     each = BYTES // SIZES[shape.dtype]
     loads = "\n".join(
         load_source(
@@ -118,6 +123,7 @@ static bool is_finite(float x) {{ return x - x == 0; }}
 struct alignas(16) four_t {{ float at[4]; }};
 struct alignas({4 * WIDE}) part_t {{ float at[{WIDE}]; }};
 {line_source(shape.dtype)}
+{drawn_source() if shape.dropout else ""}
 {loads}"""
 
 
@@ -237,18 +243,45 @@ def zeros(shape: FlashShape, *sums: tuple[str, int]) -> str:
     )
 
 
+_MASK_AT = f"(int64_t)place * mask_step[{BATCH + 1}] + (int64_t)key * mask_step[{BATCH + 2}]"
+
+
+def seen_pairs(shape: FlashShape, place: str, key: str) -> str:
+    """Which queries of a thread see which keys of a tile, a bit each; a tile that a mask hides from
+    the whole block is left out. Nobody sees a key whose score -INFINITY is added to.
+
+    Args:
+        place, key: of the query and the key of a pair.
+    """
+    tests = f"place < queries && key < keys{' && key <= place' if shape.causal else ''}"
+    if shape.mask == "bool":
+        tests += f" && mask[{_MASK_AT}] != 0"
+    elif shape.mask:
+        tests += f" && widened(mask[{_MASK_AT}]) != -INFINITY"
+    left_out = "if (!__syncthreads_or((int)seen))\n        continue;" if shape.mask else ""
+    return f"""uint32_t seen = 0;
+    {each_pair(shape)} {{
+        const int place = {place}, key = {key};
+        seen |= (uint32_t)({tests}) << (r * {EACH} + j);
+    }}
+    {left_out}"""
+
+
 def score(shape: FlashShape, place: str, key: str) -> str:
     """The score of a query and a key, `score[r][j]` before; -INFINITY where it is hidden."""
-    tests = f"place < queries && key < keys{' && key <= place' if shape.causal else ''}"
-    at = (
-        f"mask[(int64_t)place * mask_step[{BATCH + 1}] + (int64_t)key * mask_step[{BATCH + 2}]]"
-    )  # fmt: skip
-    if shape.mask == "bool":
-        tests += f" && {at} != 0"
-    added = f" + widened({at})" if shape.mask not in ("", "bool") else ""
-    return f"""const int place = {place}, key = {key};
-        const bool seen = {tests};
-        const float found = seen ? score[r][j] * scale{added} : -INFINITY;"""
+    masked = shape.mask not in ("", "bool")
+    added = f" + widened(mask[{_MASK_AT}])" if masked else ""
+    return f"""{f"const int place = {place}, key = {key};" if masked else ""}
+        const bool sees = seen >> (r * {EACH} + j) & 1;
+        const float found = sees ? score[r][j] * scale{added} : -INFINITY;"""
+
+
+def stay(shape: FlashShape, place: str, key: str) -> str:
+    """Whether a query does not leave out a key, of those that it sees."""
+    if not shape.dropout:
+        return ""
+    drawn = f"stays(random, threshold, {element(place, key)})"
+    return f"const bool stay = (seen >> (r * {EACH} + j) & 1) && {drawn};"
 
 
 def each_row(shape: FlashShape) -> str:

@@ -10,10 +10,12 @@ from ingle.fusion.device.kernels import HALVES
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.neural.attention import ATTENTION_GRADIENT
+from ingle.tensor.ops.neural.attention_dropout import ATTENTION_DROPOUT_GRADIENT
 
 from ..cudnn import Strides, contiguous
 from .head_axes import BATCH, along, head_axes, vector
 
+GRADIENTS = frozenset({ATTENTION_GRADIENT, ATTENTION_DROPOUT_GRADIENT})
 LARGEST = (1 << 31) - 1
 """Blocks of a grid, and places that kernels count in 32 bits."""
 
@@ -32,8 +34,9 @@ class Problem(NamedTuple):
         queries, keys: how many.
         features, columns: of queries and keys, and of values.
         strides: of operands and results in the order of the kernel's pointers, along `batch`, the
-            group, places, and elements.
+            group, places, and elements; behind these, of scores in C order if keys are left out.
         vectors: elements that are loaded at once of operands that have features.
+        dropout: with which probability a key is left out; None if none is.
     """
 
     gradient: bool
@@ -49,6 +52,12 @@ class Problem(NamedTuple):
     columns: int
     strides: tuple[Strides, ...]
     vectors: tuple[int, ...]
+    dropout: float | None = None
+
+    @property
+    def pointers(self) -> int:
+        """Of operands and results."""
+        return len(self.strides) - (self.dropout is not None)
 
     @property
     def heads(self) -> int:
@@ -70,7 +79,8 @@ def lying(
         results: strides of the results, likewise.
         offsets: of the former from a multiple of 16 bytes, in bytes; 0 if none are given.
     """
-    gradient = op.operation is ATTENTION_GRADIENT
+    gradient = op.operation in GRADIENTS
+    dropout: float | None = op.attributes.get("p")
     query, key, value, mask = avals[1:5] if gradient else avals[:4]
     dtype = query.dtype.name
     if dtype != "float32" and dtype not in HALVES:
@@ -94,6 +104,8 @@ def lying(
         own, own_steps = (aval.shape, steps) if n != flat else ((*aval.shape, 1), (*steps, 0))
         sizes = (places, keys) if aval is mask else own[-2:]
         found.append(along((*lead, *sizes), own, own_steps))
+    if dropout is not None:
+        found.append(contiguous((*lead, places, keys)))
     # A gradient has keys for each head of what was broadcast to heads before it.
     shared = one_key if gradient else [k == v == 0 for k, v in zip(found[1], found[2], strict=True)]
     batch, group, found = head_axes(lead, found, shared)
@@ -105,7 +117,7 @@ def lying(
         gradient, dtype, mask.dtype.name if mask.shape else "", bool(op.attributes["causal"]),
         len(made) == 2, (*[1] * (BATCH - len(batch)), *batch), math.prod(group), places, keys,
         query.shape[-1], value.shape[-1], tuple(found),
-        tuple([vector(dtype, every[n].shape[-1], found[n], shifts[n]) for n in rows]),
+        tuple([vector(dtype, every[n].shape[-1], found[n], shifts[n]) for n in rows]), dropout,
     )  # fmt: skip
 
 

@@ -285,5 +285,6 @@ def _argument(
         given[max(len(step.pointers), 1)] = table
     elif numbers is not None:
         for n, number in enumerate(step.scalars):
-            given[place + n] = numbers[number]
+            if number >= 0:
+                given[place + n] = numbers[number]
     return given

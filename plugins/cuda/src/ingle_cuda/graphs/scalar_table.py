@@ -39,7 +39,7 @@ class ScalarTable:
         self, backend: CudaBackend, steps: Sequence[KernelStep], dtypes: Sequence[str]
     ) -> None:
         self._backend = backend
-        self._read = sorted({number for step in steps for number in step.scalars})
+        self._read = sorted({number for step in steps for number in step.scalars if number >= 0})
         self._dtypes = [dtypes[number] for number in self._read]
         self._given = _items(self._read)
         self._last: tuple[Sequence[Any], list[int]] = (
@@ -50,10 +50,13 @@ class ScalarTable:
         slots: list[int] = []
         for step in steps:
             place, many = step.numbers
-            own = step.given[place + len(step.scalars) : place + many]
-            slots += [places[number] for number in step.scalars]
-            slots += range(len(places) + len(fixed), len(places) + len(fixed) + len(own))
-            fixed += own
+            for at in range(many):
+                number = step.scalars[at] if at < len(step.scalars) else -1
+                if number >= 0:
+                    slots.append(places[number])
+                    continue
+                slots.append(len(places) + len(fixed))
+                fixed.append(step.given[place + at])
         self._fixed = fixed
         parts = [slots[n : n + NUMBERS_AT_ONCE] for n in range(0, len(slots), NUMBERS_AT_ONCE)]
         self._parts = [(_items(part), Struct(f"<{len(part)}q"), len(part)) for part in parts]

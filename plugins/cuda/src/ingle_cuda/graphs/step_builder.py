@@ -46,7 +46,8 @@ class KernelStep(NamedTuple):
         pointers: (buffer, offset in bytes) for each operand.
         given: addresses, where the numbers lie, and the int64 behind.
         numbers: places of the scalars in `given`, and how many there are.
-        scalars: the number of the plan's scalar for each of the first of them.
+        scalars: the number of the plan's scalar for each of the first of them, -1 for one that
+            never changes.
         blocks, threads: of the grid.
         source: for people.
         copies: whether it copies flat memory: onto itself it has nothing to do.
@@ -150,10 +151,11 @@ class StepBuilder:
         """A kernel of an offer, whose scratch memory is that of the steps."""
         places = [(p.buffer, p.offset) for p in launch.pointers]
         pointers = tuple([(SCRATCH, 0) if n == OF_LAUNCH else places[n] for n in kernel.operands])
+        scalars = tuple([n if n < 0 else launch.scalars[n] for n in kernel.changing])
         return KernelStep(
             compiled(self._backend, launch, kernel.source, kernel.name), pointers,
-            kernel.argument(), (0, 0), (), kernel.blocks, kernel.threads, kernel.source,
-            early=kernel.early, joins=kernel.joins,
+            kernel.argument(), (len(pointers) + 1 + kernel.changes_at, len(scalars)), scalars,
+            kernel.blocks, kernel.threads, kernel.source, early=kernel.early, joins=kernel.joins,
         )  # fmt: skip
 
     def _nest(

@@ -11,9 +11,9 @@ import numpy as np
 from ...contract import Aval, Handle, Scalar, Shape
 from ...dispatch import TensorLike, handle_of, promote, run, wrap
 from ...dtypes import DType, bool_, float32
-from ...errors import ArgumentError, DTypeError, ShapeError
+from ...errors import DTypeError, ShapeError
 from ...masks import check_mask
-from ...operation import Operation, Traits, infer
+from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import broadcast_shapes, sum_to, widened
@@ -26,7 +26,6 @@ from ..linear_algebra.products import matmul
 from ..movement.axes import expand_dims
 from ..movement.shapes import broadcast_to, reshape
 from ..reductions.basic import logsumexp, max, sum
-from .dropout import dropout
 
 if TYPE_CHECKING:
     from ...random import Generator
@@ -55,7 +54,7 @@ def _rule(query: Aval, key: Aval, value: Aval, mask: Aval, scale: Aval, *, causa
     return Aval((*lead, query.shape[-2], value.shape[-1]), query.dtype)
 
 
-def _training_rule(*avals: Aval, causal: bool) -> tuple[Aval, Aval]:
+def training_rule(*avals: Aval, causal: bool) -> tuple[Aval, Aval]:
     out = _rule(*avals, causal=causal)
     return out, Aval(out.shape[:-1], _wide_dtype(out.dtype))
 
@@ -63,19 +62,27 @@ def _training_rule(*avals: Aval, causal: bool) -> tuple[Aval, Aval]:
 def _training(
     query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool, scale: float, *, causal: bool
 ) -> tuple[Tensor, Tensor]:
-    scores = _scores(query, key, mask, scale, causal)
+    shares, lse = shares_of(scores_of(query, key, mask, scale, causal))
+    out = matmul(astype(shares, value.dtype), value)
+    return out, broadcast_to(lse, out.shape[:-1])
+
+
+def shares_of(scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The softmax of scores, and the logarithms of their sums of exponentials."""
     if not scores.size:
-        out, lse = matmul(astype(scores, value.dtype), value), logsumexp(scores, axis=-1)
-        return out, broadcast_to(lse, out.shape[:-1])
+        return scores, logsumexp(scores, axis=-1)
     top = max(scores, axis=-1, keepdims=True)
     # Where no key may be seen every score is -inf, and so is their maximum.
     top = where(isfinite(top), top, 0.0)
     e = exp(scores - top)
     total = sum(e, axis=-1, keepdims=True)
     shares = e / where(total == 0, 1.0, total)
-    out = matmul(astype(shares, value.dtype), value)
-    lse = reshape(log(total) + top, scores.shape[:-1])
-    return out, broadcast_to(lse, out.shape[:-1])
+    return shares, reshape(log(total) + top, scores.shape[:-1])
+
+
+def shares_by(scores: Tensor, lse: Tensor) -> Tensor:
+    """The softmax of scores once more, from those logarithms."""
+    return exp(scores - reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1)))
 
 
 def _vjp(
@@ -85,12 +92,12 @@ def _vjp(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     if g[0] is not None and g[1] is None and not needs[3]:
         given = g[0], query, key, value, mask, scale, out, lse
-        found = run(ATTENTION_GRADIENT.op(causal=causal), _with_numbers(given, query.dtype))
+        found = run(ATTENTION_GRADIENT.op(causal=causal), with_numbers(given, query.dtype))
         return (*[x if need else None for x, need in zip(found, needs, strict=False)], None)
     return _gradient(g, query, key, value, mask, scale, out, lse, causal, needs)
 
 
-def _samples(draw: Draw) -> Iterator[Sample]:
+def samples_of(draw: Draw) -> Iterator[Sample]:
     if not draw.dtype.is_floating:
         return
     shapes: tuple[tuple[Shape, Shape, Shape], ...] = (
@@ -125,8 +132,8 @@ def _training_reference(
     return np.einsum("...ls,...sv->...lv", np.exp(scores - lse[..., None]), value), lse
 
 
-_TENSORS = ("query", "key", "value", "mask", "scale")
-_TRAITS = Traits("opaque", precision="low", bound="compute")
+TENSORS = ("query", "key", "value", "mask", "scale")
+TRAITS = Traits("opaque", precision="low", bound="compute")
 
 
 @guarded
@@ -151,7 +158,7 @@ def scaled_dot_product_attention(
         attn_mask: broadcasts to (..., L, S): bools, of which the true ones take part, or floats,
             which are added to the scores.
         dropout_p: with which probability a key is left out of a query's average; the others count
-            more in its place. The scores are then kept for gradients.
+            more in its place.
         is_causal: whether query i sees only the keys up to i.
         scale: what the scores are multiplied by; 1 / sqrt(E) if not given.
         enable_gqa: whether several heads of queries, neighbours on axis -3, share one of the fewer
@@ -173,23 +180,12 @@ def scaled_dot_product_attention(
     if enable_gqa:
         more: dict[str, Any] = {"dropout_p": dropout_p, "is_causal": is_causal, "scale": scale}
         return _grouped(query, key, value, attn_mask, generator=generator, **more)
-    operands = _operands(query, key, value, attn_mask, scale)
-    if not 0 <= dropout_p <= 1:
-        raise ArgumentError(f"{_NAME}: dropout_p must be a probability in [0, 1], got {dropout_p}")
-    op = _CAUSAL if is_causal else _WHOLE
+    operands = operands_of(query, key, value, attn_mask, scale)
     if dropout_p:
-        infer(op, operands)
-        return _dropped(operands, dropout_p, is_causal, generator)
-    return run(op, operands)[0]
+        from .attention_dropout import dropped
 
-
-def _dropped(
-    operands: Sequence[Handle | Scalar], p: float, causal: bool, generator: Generator | None
-) -> Tensor:
-    values: list[Any] = [x.value if isinstance(x, Scalar) else wrap(x) for x in operands]
-    query, key, value, mask, scale = values
-    shares = dropout(_shares(_scores(query, key, mask, scale, causal)), p, generator=generator)
-    return matmul(astype(shares, value.dtype), value)
+        return dropped(operands, dropout_p, is_causal, generator)
+    return run(_CAUSAL if is_causal else _WHOLE, operands)[0]
 
 
 def _grouped(
@@ -216,22 +212,12 @@ def _grouped(
     return reshape(out, (*out.shape[:-4], heads, *out.shape[-2:]))
 
 
-def _shares(scores: Tensor) -> Tensor:
-    """Softmax, and zeros where no key may be seen: every score is -inf there."""
-    if not scores.size:
-        return scores
-    top = max(scores, axis=-1, keepdims=True)
-    e = exp(scores - where(isfinite(top), top, 0.0))
-    total = sum(e, axis=-1, keepdims=True)
-    return e / where(total == 0, 1.0, total)
-
-
 def _attention(*operands: Any, causal: bool) -> Tensor:
     return _training(*operands, causal=causal)[0]
 
 
 def _grouped_samples(draw: Draw) -> Iterator[Sample]:
-    yield from _samples(draw)
+    yield from samples_of(draw)
     if draw.dtype.is_floating:
         arrays = draw.array((2, 4, 3, 5)), draw.array((2, 2, 8, 5)), draw.array((2, 2, 8, 3))
         seen = np.arange(4 * 3 * 8).reshape(4, 3, 8) % 3 > 0
@@ -257,30 +243,30 @@ def attention_training(
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
     """Attention with the logarithm of the sum of the exponentials of each query's scores."""
-    operands = _operands(query, key, value, attn_mask, scale)
+    operands = operands_of(query, key, value, attn_mask, scale)
     return run(ATTENTION_TRAINING.op(causal=bool(is_causal)), operands)
 
 
 ATTENTION_TRAINING = Operation(
     "scaled_dot_product_attention_training",
-    tensors=_TENSORS,
+    tensors=TENSORS,
     statics=("causal",),
     outputs=("out", "lse"),
-    rule=_training_rule,
-    traits=_TRAITS,
+    rule=training_rule,
+    traits=TRAITS,
     vjp={("query", "key", "value", "mask"): _vjp},
     body=_training,
     public=attention_training,
-    samples=_samples,
+    samples=samples_of,
     reference=_training_reference,
 )
 
 ATTENTION = Operation(
     "scaled_dot_product_attention",
-    tensors=_TENSORS,
+    tensors=TENSORS,
     statics=("causal",),
     rule=_rule,
-    traits=_TRAITS,
+    traits=TRAITS,
     body=_attention,
     training=ATTENTION_TRAINING,
     public=scaled_dot_product_attention,
@@ -290,7 +276,7 @@ ATTENTION = Operation(
 _WHOLE, _CAUSAL = ATTENTION.op(causal=False), ATTENTION.op(causal=True)
 
 
-def _with_numbers(given: Sequence[Any], dtype: DType) -> list[Handle | Scalar]:
+def with_numbers(given: Sequence[Any], dtype: DType) -> list[Handle | Scalar]:
     """Tensors as handles, truths and factors as numbers."""
     found: list[Handle | Scalar] = []
     for x in given:
@@ -313,7 +299,7 @@ def attention_gradient(
     scale: float | None = None,
 ) -> tuple[Tensor, ...]:
     """What a gradient g of attention's result means for query, key and value."""
-    operands = _operands(query, key, value, attn_mask, scale)
+    operands = operands_of(query, key, value, attn_mask, scale)
     made = run(ATTENTION_TRAINING.op(causal=bool(is_causal)), operands)
     given = [handle_of(g, "attention_gradient", "g"), *operands, *[x._handle for x in made]]
     return run(ATTENTION_GRADIENT.op(causal=bool(is_causal)), given)
@@ -329,7 +315,7 @@ def _gradient_body(
 
 def _gradient_rule(*avals: Aval, causal: bool) -> tuple[Aval, ...]:
     g, query, key, value, mask, scale, out, lse = avals
-    made = _training_rule(query, key, value, mask, scale, causal=causal)
+    made = training_rule(query, key, value, mask, scale, causal=causal)
     for name, x, wanted in (("g", g, made[0]), ("out", out, made[0]), ("lse", lse, made[1])):
         if x != wanted:
             raise ShapeError(
@@ -339,7 +325,7 @@ def _gradient_rule(*avals: Aval, causal: bool) -> tuple[Aval, ...]:
 
 
 def _gradient_samples(draw: Draw) -> Iterator[Sample]:
-    for sample in _samples(draw):
+    for sample in samples_of(draw):
         query, _, value, *mask = sample.args
         if not mask or mask[0].dtype == np.bool_:
             g = draw.array((*query.shape[:-1], value.shape[-1]))
@@ -366,11 +352,11 @@ def _gradient_reference(
 
 ATTENTION_GRADIENT = Operation(
     "scaled_dot_product_attention_gradient",
-    tensors=("g", *_TENSORS, "out", "lse"),
+    tensors=("g", *TENSORS, "out", "lse"),
     statics=("causal",),
     outputs=("by_query", "by_key", "by_value"),
     rule=_gradient_rule,
-    traits=_TRAITS,
+    traits=TRAITS,
     body=_gradient_body,
     public=attention_gradient,
     samples=_gradient_samples,
@@ -378,7 +364,7 @@ ATTENTION_GRADIENT = Operation(
 )
 
 
-def _operands(
+def operands_of(
     query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None,
     scale: float | None,
 ) -> list[Handle | Scalar]:  # fmt: skip
@@ -406,7 +392,9 @@ def _wide_dtype(dtype: DType) -> DType:
     return float32 if dtype.itemsize == 2 else dtype
 
 
-def _scores(query: Tensor, key: Tensor, mask: Tensor | bool, scale: float, causal: bool) -> Tensor:
+def scores_of(
+    query: Tensor, key: Tensor, mask: Tensor | bool, scale: float, causal: bool
+) -> Tensor:
     """What goes into softmax, in float32 for half types; -inf where a key may not be seen."""
     found = widened(matmul(query, key.mT)) * scale
     if causal:
@@ -426,8 +414,8 @@ def _gradient(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     """The scores are computed again: only a number for each query was kept of them."""
     dtype = query.dtype
-    scores = _scores(query, key, mask, scale, causal)
-    shares = exp(scores - reshape(where(isfinite(lse), lse, 0.0), (*lse.shape, 1)))
+    scores = scores_of(query, key, mask, scale, causal)
+    shares = shares_by(scores, lse)
     by_value: Tensor | None = None
     level: Tensor | float = 0.0
     pull: Tensor | float = 0.0
