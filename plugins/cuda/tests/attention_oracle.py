@@ -26,11 +26,13 @@ TOLERANCE = {"float32": 3e-6, "float16": 2e-3, "bfloat16": 1.6e-2}
 def exact(
     g: Any, query: Any, key: Any, value: Any, mask: Any = None, causal: bool = False,
     scale: float = 1.0, dropout: tuple[float, tuple[int, int]] | None = None,
+    rounded: Any = None,
 ) -> list[np.ndarray]:  # fmt: skip
     """Attention, the logarithms and the three gradients, by their formulas in float64.
 
     Args:
         dropout: with which probability keys are left out, and the place of the random words.
+        rounded: the result as it was stored, from which gradients are found.
     """
     scores = np.einsum("...le,...se->...ls", query, key) * scale
     seen = np.ones(scores.shape, np.bool_)
@@ -52,7 +54,8 @@ def exact(
     with np.errstate(divide="ignore"):
         lse = (np.log(total) + top)[..., 0]
     pull = np.einsum("...lv,...sv->...ls", g, value) * weights
-    flow = shares * (pull - np.sum(shares * pull, -1, keepdims=True)) * scale
+    level = np.sum(g * (out if rounded is None else rounded), -1, keepdims=True)
+    flow = shares * (pull - level) * scale
     found = [
         np.einsum("...ls,...se->...le", flow, key), np.einsum("...ls,...le->...se", flow, query),
         np.einsum("...ls,...lv->...sv", shares * weights, g),
@@ -79,7 +82,6 @@ def check(
     """
     given = [a if a.dtype == np.bool_ else it.asarray(a, dtype=dtype).numpy() for a in arrays]
     wide = [a if a.dtype == np.bool_ else a.astype(np.float64) for a in given]
-    wanted = exact(*wide, **options)
     tensors = [it.asarray(a, device=device) for a in given]
     plain: dict[str, Any] = {"is_causal": options.get("causal", False)}
     plain["scale"] = options.get("scale", 1.0)
@@ -97,6 +99,7 @@ def check(
     if dropout is None:
         alone = it.scaled_dot_product_attention(*tensors[1:], **plain).numpy()
         assert same_bits(alone, made[0])
+    wanted = exact(*wide, **options, rounded=made[0].astype(np.float64))
     for result, right in zip(made, wanted, strict=True):
         assert result.shape == right.shape
         size = np.max(np.abs(right[np.isfinite(right)]), initial=1.0)

@@ -23,7 +23,9 @@ import numpy as np
 from host_cublas_lt import HostCublasLt
 
 from ingle.fusion.device.cuda import AFTER_OTHERS
+from ingle.fusion.device.kernels import HALVES
 from ingle.tensor.device import Device
+from ingle_cuda.attention.tensor_cores import core_source
 from ingle_cuda.backend import CudaBackend
 from ingle_cuda.driver import devices
 
@@ -98,7 +100,7 @@ float fmaf(float, float, float); float sqrtf(float); float floorf(float); float 
 float truncf(float); float rintf(float); float fabsf(float);
 double fma(double, double, double); double sqrt(double); double floor(double); double ceil(double);
 double trunc(double); double rint(double); double fabs(double);
-float expf(float); float logf(float); float fmaxf(float, float);
+float expf(float); float exp2f(float); float logf(float); float fmaxf(float, float);
 }
 #define __global__
 #define __device__
@@ -136,6 +138,67 @@ template <class T> static T __shfl_sync(unsigned, T value, int lane)
 template <class T> static T __shfl_xor_sync(unsigned, T value, int apart)
 { return of_lane(value, threadIdx.x % 32 ^ (unsigned)apart); }
 """
+
+_CORES = """
+static void add_product(float *sum, const uint32_t *left, uint32_t right0, uint32_t right1)
+{
+    static uint32_t lefts[1024][4], rights[1024][2];
+    for (int n = 0; n < 4; n++)
+        lefts[threadIdx.x][n] = left[n];
+    rights[threadIdx.x][0] = right0;
+    rights[threadIdx.x][1] = right1;
+    barrier_of_block();
+    const unsigned warp = threadIdx.x / 32 * 32, lane = threadIdx.x % 32;
+    for (unsigned e = 0; e < 4; e++) {
+        const unsigned row = lane / 4 + e / 2 * 8, column = lane % 4 * 2 + e % 2;
+        for (unsigned k = 0; k < 16; k++) {
+            const uint32_t a = lefts[warp + row % 8 * 4 + k % 8 / 2][row / 8 + k / 8 * 2];
+            const uint32_t b = rights[warp + column * 4 + k % 8 / 2][k / 8];
+            const unsigned half = k % 2 * 16;
+            sum[e] = fmaf(widened((uint16_t)(a >> half)), widened((uint16_t)(b >> half)), sum[e]);
+        }
+    }
+    barrier_of_block();
+}
+static void matrices(uint32_t *found, const uint16_t *row, bool turned)
+{
+    static const uint16_t *rows[1024];
+    rows[threadIdx.x] = row;
+    barrier_of_block();
+    const unsigned lane = threadIdx.x % 32, g = lane / 4, t = lane % 4 * 2;
+    for (int n = 0; n < 4; n++) {
+        const uint16_t *const *const of = rows + threadIdx.x / 32 * 32 + n * 8;
+        const uint32_t low = turned ? of[t][g] : of[g][t];
+        found[n] = low | (uint32_t)(turned ? of[t + 1][g] : of[g][t + 1]) << 16;
+    }
+    barrier_of_block();
+}
+static void load_four(uint32_t *found, const uint16_t *row) { matrices(found, row, false); }
+static void load_four_turned(uint32_t *found, const uint16_t *row) { matrices(found, row, true); }
+struct copy_t { uint16_t *to; const uint16_t *of; bool there; int group; };
+static copy_t copies[1024][64];
+static int copied[1024], ended[1024];
+static void copy_line(uint16_t *to, const uint16_t *of, bool there)
+{ copies[threadIdx.x][copied[threadIdx.x]++] = copy_t{to, of, there, ended[threadIdx.x]}; }
+static void end_copies() { ended[threadIdx.x]++; }
+template <int LAST> static void wait_for_copies()
+{
+    int left = 0;
+    for (int n = 0; n < copied[threadIdx.x]; n++) {
+        const copy_t one = copies[threadIdx.x][n];
+        if (one.group >= ended[threadIdx.x] - LAST)
+            copies[threadIdx.x][left++] = one;
+        else
+            for (int k = 0; k < 8; k++)
+                one.to[k] = one.there ? one.of[k] : 0;
+    }
+    copied[threadIdx.x] = left;
+}
+static uint32_t pair(float low, float high)
+{ return (uint32_t)rounded(low) | (uint32_t)rounded(high) << 16; }
+static float power_of_two(float x) { return exp2f(x); }
+"""
+"""What tensor cores do; copies into shared memory arrive when they are waited for."""
 
 _EPILOGUE = """
 template <int... I> struct numbers_of {{}};
@@ -439,6 +502,8 @@ class HostGpu(HostCublasLt):
     def compiled(self, source: str, name: str) -> HostKernel:
         """A kernel of a source in CUDA C++."""
         text = _PROLOGUE + source + _EPILOGUE.format(name=name)
+        for dtype in HALVES:
+            text = text.replace(core_source(dtype), _CORES)
         waits = any(word in source for word in ("__syncthreads()", "__shfl"))
         return HostKernel(self._built(text, name), waits, AFTER_OTHERS in source)
 

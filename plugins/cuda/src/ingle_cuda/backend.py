@@ -37,9 +37,11 @@ from ingle.tensor.memory import Label, Pool, pool_from_environment
 from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
 
 from . import peers
+from .attention.core_attention import CoreAttention
 from .attention.cudnn_attention import Attention
 from .attention.decode_attention import DecodeAttention
 from .attention.flash_attention import FlashAttention
+from .attention.tensor_cores import has_tensor_cores
 from .codes.row_products import RowProducts
 from .codes.weights import Weights
 from .convolution import Convolutions
@@ -131,7 +133,9 @@ class CudaBackend(KernelBackend):
             plans = Plans(self, self._tensor_float)
             offers += [Convolutions(self, plans), Attention(self, plans)]
         if is_nvidia:
-            offers += [DecodeAttention(self), FlashAttention(self)]
+            offers.append(DecodeAttention(self))
+            offers += [CoreAttention(self)] if has_tensor_cores(limits.architecture) else []
+            offers.append(FlashAttention(self))
             offers += [RowProducts(self), Weights(self)]
         self.offers = tuple(offers)
         self._capture: Any = None

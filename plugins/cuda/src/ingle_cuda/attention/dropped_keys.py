@@ -28,7 +28,8 @@ def dropout_numbers(p: float) -> list[int]:
 
 
 def drawn_source() -> str:
-    """Functions that give two neighbouring words, and that say whether one key stays."""
+    """Functions that give two neighbouring words, and that say whether a key stays, or which of two
+    that are neighbours."""
     rounds = []
     for group in range(5):
         for turn in ROTATIONS[group % 2]:
@@ -49,6 +50,13 @@ static bool stays(const int64_t *place, uint32_t threshold, uint64_t element)
 {{
     const words_t words = drawn(place, element / 2);
     return (element % 2 ? words.at[1] : words.at[0]) >= threshold;
+}}
+static uint32_t two_stay(const int64_t *place, uint32_t threshold, uint64_t element)
+{{
+    const words_t words = drawn(place, element / 2);
+    const uint32_t second = element % 2 ? drawn(place, element / 2 + 1).at[0] : words.at[1];
+    const uint32_t first = element % 2 ? words.at[1] : words.at[0];
+    return (first >= threshold) | (second >= threshold) << 1;
 }}"""
 
 

@@ -241,7 +241,8 @@ class Scheduler:
             return
         if len(group.nodes) == 1:
             self._roles[last] = "host"
-        self._alone.add(last)
+        # The last one may begin the group, a product, that others have joined: then these go.
+        self._alone.add(next((p for p in reversed(group.nodes) if p not in self._alone), last))
 
     def _stored(self, grouping: Grouping) -> dict[Group, list[int]]:
         """The values of each group that are needed outside of it."""
