@@ -73,6 +73,7 @@ class Grouping:
         self._uses = uses
         self._apart = apart
         self._value_readers: dict[int, list[int]] | None = None
+        self._alone: AbstractSet[int] = frozenset()
 
     def place_all(self, alone: AbstractSet[int]) -> None:
         """Puts each node into a group, greedily, in order.
@@ -80,6 +81,7 @@ class Grouping:
         Args:
             alone: positions of nodes that join no group that is there already.
         """
+        self._alone = alone
         for position, role in enumerate(self._roles):
             tick("grouping", 3)
             self._place(position, role, position in alone)
@@ -340,6 +342,8 @@ class Grouping:
     def _merge(self, group: Group, other: Group, position: int) -> None:
         """Makes one group of two that meet in a node, if nothing runs between them."""
         if other.kind != "nest" or group.kind == "host" or self._order.connected(group, other):
+            return
+        if not self._alone.isdisjoint(other.nodes):
             return
         if len(group.nodes) + len(other.nodes) > MOST_NODES:
             return

@@ -1,8 +1,8 @@
 """Attention in which each query leaves out keys at random.
 
-Which ones is a function of a place in the random stream, as in `dropout`: the score of a query and a
-key has the word that `random_bits` gives an element of the scores' shape. So it is never stored: a
-kernel that meets the scores in any order computes it where it needs it, and the gradient does again.
+Which ones is a function of a place in the random stream, as in `dropout`: the score of a query and
+a key has the word that `random_bits` gives an element of the scores' shape. So it is never stored:
+a kernel that meets the scores in any order computes it where it needs it, and so does the gradient.
 """
 
 from __future__ import annotations
@@ -229,7 +229,7 @@ def _gradient_body(
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
     words, needs = (key_low, key_high, counter_low, counter_high), (True, True, True, False)
     given = (g, None), query, key, value, mask, scale, words, out, lse, causal, p, needs
-    return _gradient(*given)[:3]  # type: ignore[arg-type]
+    return _gradient(*given)[:3]
 
 
 def _gradient_samples(draw: Draw) -> Iterator[Sample]:
