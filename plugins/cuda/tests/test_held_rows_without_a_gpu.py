@@ -75,6 +75,14 @@ def test_nothing_is_read_or_computed_twice(compiled: Any) -> None:
     assert compiled(source)[:4] == b"\x7fELF"
 
 
+def test_nothing_is_written_twice() -> None:
+    """The exponentials of a softmax in float32 lie in the result until their sum is known, where no
+    thread holds them."""
+    source = render(softmax("float32"), "nest")
+    held = source[: source.index("    else {\n        for (int64_t unit")]
+    assert held.count("*(uint64_t *)(row1") == 1
+
+
 def gradients(x: Any, weight: Any, bias: Any, cotangent: Any) -> list[Any]:
     """A layer norm with the gradients of all that it takes."""
     leaves = [v.require_grad() for v in (x, weight, bias)]

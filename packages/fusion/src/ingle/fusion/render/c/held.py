@@ -50,7 +50,7 @@ from .held_lengths import (
     column_bytes,
 )
 from .inner import InnerNest, RowPlace, each
-from .kept_values import values_kept
+from .kept_values import is_written_again, values_kept
 from .pairs import WORDS, PairNest
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial
@@ -358,6 +358,8 @@ class HeldNest(PairNest):
         pair.add("#pragma unroll")
         pair.block("for (int n = 0; n < 2; n++)", element)
         for k, _ in prepared.stores:
+            if k in self._held and is_written_again(self.stages, number, k):
+                continue
             value = f"new{k}" if k in fresh else f"held{k}[p + q]"
             pair.add(self.store_pair(k, f"from + (p + q) * {SPAN}", value))
         for k, _ in prepared.columns:

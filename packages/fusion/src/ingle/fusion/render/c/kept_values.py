@@ -36,6 +36,15 @@ def values_kept(stages: Sequence[Prepared]) -> list[dict[int, str]]:
     return found
 
 
+def is_written_again(stages: Sequence[Prepared], number: int, k: int) -> bool:
+    """Whether what a stage computes of an operand need not be written, where whoever reads it has
+    it in registers: a later stage writes it once more."""
+    later = stages[number + 1 :]
+    if any(isinstance(stage.stage, Row) for stage in later):
+        return False
+    return any(k == other for stage in later for other, _ in stage.stores)
+
+
 def _keys(code: Code, numbers: dict[object, int]) -> list[tuple[int, int]]:
     """For each instruction a number of what it computes, and how many it takes at most.
 

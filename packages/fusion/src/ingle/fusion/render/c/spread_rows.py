@@ -22,6 +22,7 @@ from ...kernel.validation import validate
 from .dialect import GroupDialect
 from .held_lengths import SHARED, SPAN, WARP, WHOLE, may_hold
 from .inner import InnerNest, RowPlace, each
+from .kept_values import is_written_again
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial, joined
 from .text import Scope, literal, value_type
@@ -199,7 +200,8 @@ class _SpreadNest(InnerNest):
         vector.add("#pragma unroll")
         vector.block(f"for (int n = 0; n < {_EACH}; n++)", element)
         for k, _ in prepared.stores:
-            vector.add(*self._store(k))
+            if not is_written_again(self.stages, number, k):
+                vector.add(*self._store(k))
         return vector
 
     def _vectors(self, scope: Scope, body: Scope) -> None:
