@@ -12,7 +12,12 @@ import pytest
 from attention_oracle import check, drawn
 from host_gpu import HostBackend, HostGpu, opened
 
+import ingle.tensor as it
+from ingle.autodiff import grad
+from ingle.fusion import compile, explain
 from ingle.tensor.errors import BackendError
+from ingle.tensor.ops.neural.attention import attention_gradient, attention_training
+from ingle.testkit.bits import same_bits
 from ingle_cuda.attention import core_attention_source, core_gradient_source
 from ingle_cuda.attention.core_attention import CoreAttention
 from ingle_cuda.attention.core_tiles import CoreShape
@@ -68,3 +73,94 @@ def test_small_heads(backend: HostBackend) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((1, 70, 16)) for _ in range(4)]
     check(backend, PLAYED, arrays, "bfloat16", launches=4, causal=True)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_who_sees_nothing(backend: HostBackend) -> None:
+    """Zeros, logarithms of zero, and no gradient."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, 70, 16)) for _ in range(4)]
+    seen = rng.random((70, 70)) < 0.8
+    seen[3] = False
+    check(backend, PLAYED, [*arrays, seen], "bfloat16", launches=4)
+    hidden = np.where(seen, 0.0, -np.inf)
+    check(backend, PLAYED, [*arrays, hidden], "float16", launches=4)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_tiles_that_a_mask_hides_are_not_read(backend: HostBackend) -> None:
+    """Nobody meets what is not finite in them, forward and backward."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((1, n, 16)).astype(np.float32) for n in (70, 70, 200, 200)]
+    seen = np.zeros((70, 200), np.bool_)
+    seen[:, 10:40] = seen[:64, 130:] = True  # the second tile nobody sees
+    rest = [a if a.shape[1] == 70 else np.delete(a, range(64, 128), 1) for a in arrays]
+    wanted = check(
+        backend, PLAYED, [*rest, np.delete(seen, range(64, 128), 1)], "bfloat16", launches=4
+    )
+    for array in arrays[2:]:
+        array[:, 64:128] = np.nan
+    tensors = [it.asarray(a, dtype="bfloat16", device=PLAYED) for a in arrays]
+    mask = it.asarray(seen, device=PLAYED)
+    made = attention_training(*tensors[1:], mask, scale=1.0)
+    found = [*made, *attention_gradient(*tensors, mask, scale=1.0)]
+    for n, (one, right) in enumerate(zip(found, wanted, strict=True)):
+        here = one.numpy()
+        if n > 2:  # of keys and values
+            assert np.all(here[:, 64:128].astype(np.float32) == 0)
+            here = np.delete(here, range(64, 128), 1)
+        assert same_bits(here, right)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite(backend: HostBackend, bad: float) -> None:
+    """As by the formulas."""
+    rng = np.random.default_rng(0)
+    for at in range(1, 4):
+        arrays = [rng.standard_normal((2, 70, 8)).astype(np.float32) for _ in range(4)]
+        arrays[at][1, -1, 2] = bad
+        results = []
+        for device in (PLAYED, "numpy"):
+            tensors = [it.asarray(a, dtype="bfloat16", device=device) for a in arrays]
+            found = it.scaled_dot_product_attention(*tensors[1:])
+            results.append(found.astype("float32").numpy())
+        found, wanted = results
+        np.testing.assert_array_equal(np.isnan(found), np.isnan(wanted))
+        np.testing.assert_array_equal(np.isinf(found), np.isinf(wanted))
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_a_layer_with_a_mask_is_few_kernels(backend: HostBackend) -> None:
+    """Queries, keys and values lie side by side, and so do heads and gradients: no copies, in a
+    graph too, and the words of a place change."""
+    generators = {device: it.random.Generator(3) for device in (PLAYED, "numpy")}
+
+    def loss(device: str, qkv: it.Tensor, mask: it.Tensor) -> it.Tensor:
+        parts = it.permute_dims(it.reshape(qkv, (2, 24, 3, 2, 16)), (2, 0, 3, 1, 4))
+        out = it.scaled_dot_product_attention(
+            *parts, mask, dropout_p=0.2, generator=generators[device]
+        )
+        return it.sum(it.reshape(it.swapaxes(out, 1, 2), (2, 24, 32)).astype("float32") ** 2)
+
+    def gradients(device: str, x: it.Tensor, mask: it.Tensor) -> it.Tensor:
+        return grad(lambda x: loss(device, x * 1.5, mask))(x)
+
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 24, 96)).astype(np.float32)
+    seen = np.arange(24) < np.array([9, 24])[:, None, None, None]
+    given = it.asarray(x, dtype="bfloat16", device=PLAYED), it.asarray(seen, device=PLAYED)
+    step = compile(lambda *args: gradients(PLAYED, *args))
+    exact = it.asarray(given[0].astype("float32").numpy(), device="numpy"), it.asarray(seen)
+    for _ in range(4):
+        found = step(*given).astype("float32").numpy()
+        wanted = gradients("numpy", *[a.to_device("numpy") for a in exact]).numpy()
+        np.testing.assert_allclose(found, wanted, rtol=5e-2, atol=5e-2 * np.max(np.abs(wanted)))
+    assert backend.gpu.counts["replayed"] > 0
+    steps = [" ".join(s.operations) for s in explain(step, *given, runs=0).steps]
+    assert sum("attention_dropout" in s for s in steps) == 2, steps
+    assert len(steps) <= 6, steps
