@@ -1,5 +1,6 @@
 """Measurements: what is chosen, kept and refused."""
 
+import itertools
 import json
 from pathlib import Path
 
@@ -11,8 +12,10 @@ from ingle_cpu.matmul import autotune
 from ingle_cpu.matmul.autotune import Tuner, TuningWarning, choice_for, rounded, tune
 from ingle_cpu.matmul.blocking import choose, first_guess, variations
 from ingle_cpu.matmul.problem import Problem, Variation
-from ingle_cpu.matmul.winners import SECONDS, Winners
+from ingle_cpu.matmul.winners import Asked, Winners
 
+LONG = 1e6
+"""Seconds: on a busy machine, a measurement takes as long as it takes."""
 LARGE = Problem("float32", "float32", (), 400, 420, 400, (400, 1), (420, 1))
 
 
@@ -33,21 +36,49 @@ class TestRounding:
         assert rounded(batched).batch == (32,)
 
 
+def tuner(store: DiskStore) -> Tuner:
+    """A process that has time."""
+    return Tuner(Winners(store, "t.json", seconds=LONG))
+
+
 class TestTuner:
     @pytest.fixture
     def store(self, tmp_path: Path) -> DiskStore:
         return DiskStore(tmp_path / "k")
 
+    @pytest.fixture(autouse=True)
+    def patient(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Measurements come to their end, and none has more runs than it needs."""
+        quickest = autotune.quickest
+        monkeypatch.setattr(autotune, "SHARE", LONG)
+        monkeypatch.setattr(autotune, "quickest", lambda run, _: quickest(run, 0.0))
+
     def test_a_winner_is_measured_once_and_kept(self, store: DiskStore) -> None:
-        first = Tuner(Winners(store, "t.json"))
+        first = tuner(store)
         found = first.variation(LARGE, 1)
         assert found is not None
-        assert first.left < SECONDS
+        assert first.left < LONG
         (entry,) = json.loads(store.get("t.json") or b"")["problems"].values()
         assert Variation(*entry["variation"]) == found
-        second = Tuner(Winners(store, "t.json"))
+        second = tuner(store)
         assert second.variation(LARGE, 1) == found
-        assert second.left == SECONDS
+        assert second.left == LONG
+
+    def test_a_guess_that_nothing_was_tried_beside_has_not_won(
+        self, store: DiskStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """On a new machine its kernels are compiled first, which takes longer than there is."""
+        monkeypatch.setattr(autotune, "SHARE", 0.0)
+        monkeypatch.setattr(autotune, "_compiled", itertools.count().__next__)
+        first = tuner(store)
+        assert first.answer(LARGE, 1)[1] == Asked(None, due=True)
+        assert first.left < LONG
+        assert store.get("t.json") is None
+        monkeypatch.setattr(autotune, "SHARE", LONG)
+        for process in (first, tuner(store)):
+            _, answer = process.answer(LARGE, 1)
+            assert answer.variation is not None
+            assert not answer.due
 
     def test_small_problems_and_spent_budgets_take_the_guess(self, store: DiskStore) -> None:
         assert Tuner(Winners(store, "t.json")).variation(LARGE._replace(m=10), 1) is None
@@ -69,8 +100,8 @@ class TestTuner:
             raise MemoryError
 
         monkeypatch.setattr(autotune, "tune", tune)
-        tuner = Tuner(Winners(store, "t.json"))
-        assert tuner.variation(LARGE, 1) is tuner.variation(LARGE, 1) is None
+        made = tuner(store)
+        assert made.variation(LARGE, 1) is made.variation(LARGE, 1) is None
         assert store.get("t.json") is None
 
     def test_problems_without_alternatives(self) -> None:
@@ -91,7 +122,7 @@ class TestTuner:
     )
     def test_entries_of_another_form_count_as_absent(self, store: DiskStore, text: str) -> None:
         store.put("t.json", text.encode())
-        assert Tuner(Winners(store, "t.json")).variation(LARGE, 1) is not None
+        assert tuner(store).variation(LARGE, 1) is not None
         assert len(json.loads(store.get("t.json") or b"")["problems"]) == 1
 
     @pytest.mark.parametrize(
@@ -103,13 +134,13 @@ class TestTuner:
         key = autotune._key(rounded(LARGE), 1)
         known = {"machine": "", "problems": {key: {"variation": winner}}}
         store.put("t.json", json.dumps(known).encode())
-        found = Tuner(Winners(store, "t.json")).variation(LARGE, 1)
+        found = tuner(store).variation(LARGE, 1)
         assert found is not None
         assert list(found) != winner
         assert json.loads(store.get("t.json") or b"")["problems"][key]["variation"] == list(found)
 
     def test_without_a_folder_a_winner_is_kept_in_the_process(self) -> None:
-        made = Tuner(Winners(DiskStore(None), "t.json"))
+        made = tuner(DiskStore(None))
         found = made.variation(LARGE, 1)
         left = made.left
         assert made.variation(LARGE, 1) == found
@@ -126,9 +157,14 @@ class TestTuner:
             assert trial.measure(guess._replace(scale=2.0), 0) == float("inf")
 
     def test_time_is_bounded(self) -> None:
-        winner, guess, best = tune(LARGE, 1, 0.0)
-        assert winner == first_guess(LARGE, 1)
-        assert 0 < best <= guess
+        tune(LARGE, 1, LONG)  # its kernels are there
+        for seconds in (0.0, LONG):
+            found = tune(LARGE, 1, seconds)
+            assert found is not None
+            winner, guess, best = found
+            assert 0 < best <= guess
+            assert (best == guess) == (winner == first_guess(LARGE, 1))
+            assert seconds or winner == first_guess(LARGE, 1)
 
     def test_it_can_be_switched_off(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("INGLE_AUTOTUNE", "0")

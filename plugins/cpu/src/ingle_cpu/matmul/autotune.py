@@ -22,6 +22,7 @@ from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.tuning import Entry, TuningWarning, quickest, rounded_size
 from ingle.tensor.dtypes import as_dtype
 
+from ..jit.engine import engine
 from .blocking import choose, first_guess, variations
 from .entries_table import entries_table
 from .launches import contraction, identity
@@ -116,21 +117,32 @@ class Tuner:
                 found = self._winners.measured(key, found, measure)
             except MemoryError:  # what is computed may still fit, and the guess has the same bits
                 return key, Asked(None, False)
+            if found is None:
+                return key, Asked(None, True)
         return key, Asked(variation_in(found), False)
 
-    def _measure(self, problem: Problem, workers: int) -> Entry:
-        winner, guess, best = tune(problem, workers, min(SHARE, self.left))
+    def _measure(self, problem: Problem, workers: int) -> Entry | None:
+        found = tune(problem, workers, min(SHARE, self.left))
+        if found is None:
+            return None
+        winner, guess, best = found
         return {"variation": list(winner), "seconds": best, "guess_seconds": guess}
 
 
-def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, float, float]:
-    """The best variation found in some time, the seconds of the first guess, and its own."""
-    trial = _Trial(problem, workers)
+def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, float, float] | None:
+    """The best variation found in some time, the seconds of the first guess, and its own.
+
+    None where LLVM took the time, as it compiled the kernels of the guess: one that nothing was
+    tried beside has not won, and next time its kernels are there.
+    """
+    trial, before = _Trial(problem, workers), _compiled()
     end = time.perf_counter() + seconds
     winner = first_guess(problem, workers)
     groups = variations(problem, workers)
     slices = 1 + sum(len(g) for g in groups)
     guess = best = trial.measure(winner, seconds / slices)
+    if time.perf_counter() >= end and _compiled() > before:
+        return None
     for group in groups:
         base = winner
         for candidate in group:
@@ -142,6 +154,11 @@ def tune(problem: Problem, workers: int, seconds: float) -> tuple[Variation, flo
             if taken < best * WORTHWHILE:
                 winner, best = tried, taken
     return winner, guess, best
+
+
+def _compiled() -> int:
+    """How many modules LLVM has compiled in this process."""
+    return engine().counts.compiled
 
 
 def _was_tried(known: Sequence[Any], problem: Problem, workers: int) -> bool:

@@ -13,7 +13,7 @@ import json
 import math
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from ingle.tensor.locks import renewed
 
@@ -21,6 +21,7 @@ from .disk_store import DiskStore
 
 Entry = dict[str, Any]
 """What is kept of a problem: whatever its device writes in terms of JSON."""
+Measured = TypeVar("Measured", Entry, "Entry | None")
 
 
 class TuningWarning(UserWarning):
@@ -57,13 +58,16 @@ class Tuner:
         """What was measured of a problem, here or in another process."""
         return self._known.get(key)
 
-    def measured(self, key: str, found: Entry | None, measure: Callable[[], Entry]) -> Entry:
+    def measured(
+        self, key: str, found: Entry | None, measure: Callable[[], Measured]
+    ) -> Measured:  # fmt: skip
         """What `measure` finds, which is kept; what another thread has found meanwhile, if it did.
 
         Args:
             key: names the problem.
             found: what was known, and is not enough.
-            measure: takes its time; what it takes is subtracted from what is left.
+            measure: takes its time; what it takes is subtracted from what is left. None stands for
+                a measurement that was over before it could say anything: the next one begins anew.
         """
         with self._lock:
             known = self._known.get(key)
@@ -72,6 +76,8 @@ class Tuner:
             begin = time.perf_counter()
             made = measure()
             self.left -= time.perf_counter() - begin
+            if made is None:
+                return made
             self._known[key] = made
             problems = {**self._read(), key: made}
             content = {"machine": self._machine, "problems": problems}
