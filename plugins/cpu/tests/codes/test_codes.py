@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,9 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
 from ingle.testkit.bits import same_bits
-from ingle_cpu.codes.problem import MOST_ROWS, problem_of
+from ingle_cpu.codes.problem import MOST_ROWS, most_rows, problem_of
 from ingle_cpu.codes.product import Coding, product_source
+from ingle_cpu.codes.spread import spread_source
 from ingle_cpu.jit.engine import engine
 
 TARGETS = (AVX512, target_of({"avx2", "fma", "f16c"}), target_of(()), NEON)
@@ -49,6 +51,19 @@ class Weight:
         if shifted:
             self.given.append(it.asarray(zero))
 
+    def halved(self, half: str) -> Weight:
+        """The same with scales of a half type."""
+        made = copy.copy(self)
+        scale = self.given[1].astype(half)
+        made.given = [self.codes, scale, *self.given[2:]]
+        factor = scale.astype("float64").numpy() / self.given[1].astype("float64").numpy()
+        outs, width = self.numbers.shape
+        if factor.shape:
+            down, across = outs // factor.shape[0], width // factor.shape[1]
+            factor = np.repeat(np.repeat(factor, down, 0), across, 1)
+        made.numbers = self.numbers * factor
+        return made
+
     def linear(self, x: Tensor, *given: Tensor) -> Tensor:
         return it.quantized_linear(x, *(given or self.given), dtype=self.dtype)
 
@@ -57,7 +72,8 @@ def off(got: Tensor, x: np.ndarray, weight: Weight) -> float:
     """The largest error, as a part of what the terms of a sum may come to."""
     wide = x.astype(np.float64)
     most = np.abs(wide) @ np.abs(weight.numbers).T
-    return float((np.abs(got.numpy() - wide @ weight.numbers.T) / np.maximum(most, 1e-30)).max())
+    error = np.abs(got.numpy().astype(np.float64) - wide @ weight.numbers.T)
+    return float((error / np.maximum(most, 1e-30)).max())
 
 
 @pytest.mark.parametrize("shifted", [False, True], ids=["plain", "shifted"])
@@ -83,6 +99,41 @@ def test_agrees_with_float64(dtype, rows, outs, width, blocks, shifted):
     function = compile(weight.linear)
     for _ in range(2):
         assert same_bits(function(it.asarray(x), *weight.given), alone)
+
+
+@pytest.mark.parametrize("half", ["bfloat16", "float16"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(
+    ("rows", "outs", "width", "blocks"),
+    [(1, 8, 64, (8, 2)), (5, 33, 256, (33, 8)), (3, 7, 47, (1, 1)), (2, 1, 31, ()),
+     (6, 5, 1, (5, 1))],
+    ids=str,
+)  # fmt: skip
+def test_half_types_are_summed_in_float32_and_rounded_once(half, dtype, rows, outs, width, blocks):
+    weight = Weight(dtype, outs, width, blocks, shifted=True).halved(half)
+    x = it.asarray(np.random.default_rng(1).standard_normal((rows, width))).astype(half)
+    avals = [Aval(v.shape, v.dtype) for v in (x, *weight.given)]
+    assert problem_of(QUANTIZED_LINEAR.op(dtype=as_dtype(dtype)), avals) is not None
+    alone = weight.linear(x)
+    assert alone.dtype.name == half
+    wide = x.astype("float64").numpy()
+    exact = wide @ weight.numbers.T
+    sums = 4e-7 * np.abs(wide) @ np.abs(weight.numbers).T
+    rounding = {"bfloat16": 2.0**-8, "float16": 2.0**-11}[half]
+    got = alone.astype("float64").numpy()
+    assert (np.abs(got - exact) <= 1.001 * rounding * np.abs(exact) + sums + 2.0**-24).all()
+    function = compile(weight.linear)
+    for _ in range(2):
+        assert same_bits(function(x, *weight.given), alone)
+    assert same_bits(weight.linear(x[:1]), alone[:1])
+
+
+def test_many_rows_of_half_types_are_multiplied_by_decoded_weights_where_that_is_quicker():
+    weight = Weight("int4", 40, 64, (40, 2), shifted=False).halved("bfloat16")
+    for rows in (most_rows("bfloat16"), most_rows("bfloat16") + 1):
+        x = it.asarray(np.random.default_rng(rows).standard_normal((rows, 64))).astype("bfloat16")
+        got, wide = weight.linear(x), x.astype("float32").numpy()
+        assert off(got, wide, weight) < 2.0**-7
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -183,16 +234,28 @@ def test_gradients_are_those_of_the_numbers():
 
 
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.name)
-@pytest.mark.parametrize("coding", [Coding(4, True, True), Coding(8, False, True)], ids=str)
+@pytest.mark.parametrize(
+    "coding",
+    [
+        Coding(4, True, True), Coding(8, False, True), Coding(4, True, True, "bfloat16"),
+        Coding(8, False, True, "float16"),
+    ],
+    ids=str,
+)  # fmt: skip
 def test_kernels_of_other_processors_give_these_sums(target, coding, monkeypatch):
     """Where this processor has the instructions; other machines' kernels are written at least."""
-    source = product_source(coding, target)
+    source, rows = product_source(coding, target), spread_source(4, coding.dtype, target)
     if target is NEON or (target is AVX512 and "avx512f" not in engine().machine.present):
         assert f"@{source.names[0]}(" in source.text
+        assert f"@{rows.names[0]}(" in rows.text
         return
     weight = Weight(coding.name.split("_")[0], 6, 64, (6, 2), shifted=True)
-    x = np.random.default_rng(7).standard_normal((7, 64)).astype(np.float32)
-    address = engine().addresses(source)[0]
+    weight = weight if coding.dtype == "float32" else weight.halved(coding.dtype)
+    x = it.asarray(np.random.default_rng(7).standard_normal((7, 64))).astype(coding.dtype)
+    address, spread = engine().addresses(source)[0], engine().addresses(rows)[0]
     monkeypatch.setattr("ingle_cpu.codes.launches.product_address", lambda coding: address)
-    got = compile(lambda x, *given: weight.linear(x, *given))(it.asarray(x), *weight.given)
-    assert off(got, x, weight) < 4e-7
+    if coding.bits == 4:
+        monkeypatch.setattr("ingle_cpu.codes.launches.spread_address", lambda *_: spread)
+    got = compile(lambda x, *given: weight.linear(x, *given))(x, *weight.given)
+    most = {"float32": 4e-7, "bfloat16": 2.0**-8, "float16": 2.0**-11}[coding.dtype]
+    assert off(got, x.astype("float32").numpy(), weight) < most

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from functools import lru_cache
 
+from ingle.fusion.device.kernels import SIZES
+
 from ..jit.engine import engine
 from ..matmul.machine import target
 from ..matmul.plan import Contraction, EntrySpec, Pointer
@@ -26,10 +28,10 @@ def product_address(coding: Coding) -> int:
     return engine().addresses(product_source(coding, target()))[0]
 
 
-@lru_cache(maxsize=2)
-def spread_address(bits: int) -> int:
+@lru_cache(maxsize=8)
+def spread_address(bits: int, dtype: str) -> int:
     """Of the kernel that puts rows in the order of codes."""
-    return engine().addresses(spread_source(bits))[0]
+    return engine().addresses(spread_source(bits, dtype, target()))[0]
 
 
 def codes_entries(problem: CodesProblem) -> Contraction:
@@ -38,15 +40,16 @@ def codes_entries(problem: CodesProblem) -> Contraction:
     x, codes, scale = (Pointer("operand", n) for n in range(3))
     zero = Pointer("operand", 3) if problem.coding.shifted else scale
     out = Pointer("operand", operands)
-    depth, chunk = problem.depth, CHUNK * SIZE
+    depth, chunk, dtype = problem.depth, CHUNK * SIZE, problem.coding.dtype
+    of_x = problem.x_row * SIZES[dtype]
     whole, left = divmod(depth, CHUNK)
     padded = -(-depth // CHUNK) * chunk
     args = ProductArgs(
         rows=problem.rows, columns=problem.columns, block=BLOCK, groups=problem.groups,
         chunks=whole // problem.groups, left=left,
-        row=padded if problem.spread else problem.x_row * SIZE,
-        codes_row=problem.codes_row, scale_row=problem.scale_row * SIZE,
-        zero_row=problem.zero_row * SIZE, out_row=problem.columns * SIZE,
+        row=padded if problem.spread else of_x, codes_row=problem.codes_row,
+        scale_row=problem.scale_row * SIZES[dtype], zero_row=problem.zero_row * SIZES["int32"],
+        out_row=problem.columns * SIZES[dtype],
     )  # fmt: skip
     units = -(-problem.columns // BLOCK)
     grain = max(1, WORTH // (BLOCK * problem.rows * depth))
@@ -57,8 +60,8 @@ def codes_entries(problem: CodesProblem) -> Contraction:
         return Contraction((product,), ())
     rows = Pointer("scratch")
     spread = EntrySpec(
-        spread_address(problem.coding.bits), (x, rows),
-        tuple(SpreadArgs(whole, left, problem.x_row * SIZE, padded)),
+        spread_address(problem.coding.bits, dtype), (x, rows),
+        tuple(SpreadArgs(whole, left, of_x, padded)),
         problem.rows, max(1, SPREAD_WORTH // depth),
     )  # fmt: skip
     product = product._replace(pointers=(rows, *product.pointers[1:]))

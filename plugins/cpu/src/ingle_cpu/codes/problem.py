@@ -10,12 +10,15 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
 
+from ..matmul.machine import multiplies_pairs
 from .abi import CHUNK
 from .product import Coding
 
 MOST_ROWS = 512
 """With more, decoding the weight once takes less time than what its product gains by panels."""
-DTYPE = "float32"
+MOST_ROWS_OF_PAIRS = 32
+"""The same where the product of decoded weights multiplies pairs of bfloat16 at once."""
+DTYPES = frozenset({"float32", "float16", "bfloat16"})
 
 Strides = tuple[int, ...]
 
@@ -49,8 +52,9 @@ class CodesProblem(NamedTuple):
 
     @property
     def spread(self) -> bool:
-        """Whether rows of x are put in another order, or get zeros at their end."""
-        return self.coding.bits == 4 or self.depth % CHUNK != 0
+        """Whether rows of x are put in another order, are converted, or get zeros at their end."""
+        half = self.coding.dtype != "float32"
+        return half or self.coding.bits == 4 or self.depth % CHUNK != 0
 
 
 def problem_of(
@@ -66,10 +70,10 @@ def problem_of(
     dtype = op.attributes["dtype"]
     known = dict(zip(op.operation.tensors, avals, strict=True))
     x, codes, scale, zero = (known[name] for name in ("x", "codes", "scale", "zero_point"))
-    if x.dtype.name != DTYPE or scale.dtype.name != DTYPE or zero.dtype.name != "int32":
+    if x.dtype.name not in DTYPES or scale.dtype != x.dtype or zero.dtype.name != "int32":
         return None
     rows, depth, columns = math.prod(x.shape[:-1]), x.shape[-1], codes.shape[0]
-    if dtype.bits not in (4, 8) or 0 in (rows, depth, columns) or rows > MOST_ROWS:
+    if dtype.bits not in (4, 8) or 0 in (rows, depth, columns) or rows > most_rows(x.dtype.name):
         return None
     if strides is None:
         shifted, strides = bool(zero.shape), {name: in_order(a.shape) for name, a in known.items()}
@@ -89,10 +93,16 @@ def problem_of(
     dense += [(zero.shape, of_zero)] if shifted else []
     if row is None or any(s and s[-1] > 1 and at[-1] != 1 for s, at in dense):
         return None
+    coding = Coding(dtype.bits, dtype.is_signed, shifted, x.dtype.name)
     return CodesProblem(
-        Coding(dtype.bits, dtype.is_signed, shifted), rows, columns, depth, groups, row,
-        of_codes[0], _by_row(scale, of_scale), _by_row(zero, of_zero) if shifted else 0,
+        coding, rows, columns, depth, groups, row, of_codes[0], _by_row(scale, of_scale),
+        _by_row(zero, of_zero) if shifted else 0,
     )  # fmt: skip
+
+
+def most_rows(dtype: str) -> int:
+    """Up to how many rows of a dtype codes are decoded in registers."""
+    return MOST_ROWS_OF_PAIRS if dtype == "bfloat16" and multiplies_pairs() else MOST_ROWS
 
 
 def in_order(shape: tuple[int, ...]) -> Strides:

@@ -2,8 +2,9 @@
 
 Codes of four bits are numbers of a table of sixteen, and each group's table holds what its codes
 stand for, so that decoding takes one instruction for a vector of them where the processor chooses
-among sixteen numbers. A code stands for the same number as in `dequantize`, to the bit. Each sum
-goes along k by vectors, whatever the number of rows and columns is, and so do its bits.
+among sixteen numbers. Of float32 a code stands for the same number as in `dequantize`, to the bit;
+of half types it is not rounded to one. Each sum goes along k by vectors, whatever the number of
+rows and columns is, and so do its bits.
 """
 
 from __future__ import annotations
@@ -11,17 +12,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.llvm import Values, Writer, memory_type
 from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
 from ..matmul.driver_images import DriverCode
 from ..matmul.named_args import loaded_args, loaded_pointers
-from ..matmul.panel_elements import order_text
+from ..matmul.panel_elements import converted, order_text
 from .abi import CHUNK, POINTERS, ProductArgs
 
 SIZE = 4
-"""Bytes of a number."""
+"""Bytes of a number that is multiplied."""
 ROWS, COLUMNS = 4, 4
 """Of the result, whose sums are in registers; as many rows as there are left."""
 
@@ -33,11 +35,13 @@ class Coding(NamedTuple):
         bits: of a code, 4 or 8.
         signed: whether codes are.
         shifted: whether there are zero points, of int32.
+        dtype: of scales and of the result.
     """
 
     bits: int
     signed: bool
     shifted: bool
+    dtype: str = "float32"
 
     @property
     def name(self) -> str:
@@ -51,7 +55,7 @@ class Coding(NamedTuple):
 
 def product_source(coding: Coding, target: Target) -> IRSource:
     """The module of the kernel."""
-    name = f"product_by_{coding.name}_{target.name}"
+    name = f"product_by_{coding.name}_{coding.dtype}_{target.name}"
     return IRSource(_CodesProduct(name, coding, target).text(), (name,), reduced=False)
 
 
@@ -79,6 +83,7 @@ class _CodesProduct(DriverCode):
         self.coding = coding
         self.target = target
         self.lanes = target.width // SIZE
+        self.stored, self.size = memory_type(coding.dtype), SIZES[coding.dtype]
         self.vector = f"<{self.lanes} x float>"
         self.whole = f"<{self.lanes} x i32>"
         self.multiply_add = "llvm.fma" if target.fma else "llvm.fmuladd"
@@ -121,8 +126,7 @@ class _CodesProduct(DriverCode):
                 sums = iter(self._sums(starts, made))
                 for out in outs:
                     for each in made:
-                        total = self._folded(next(sums))
-                        w.do(f"store float {total}, ptr {self.shift(out, each.place)}, align 4")
+                        self._store(self._folded(next(sums)), self.shift(out, each.place))
                 return []
 
             w.loop("columns", first, stop, str(COLUMNS), [], some)
@@ -138,8 +142,14 @@ class _CodesProduct(DriverCode):
             self.shift(self.codes, self.times(number, of.codes_row)),
             self.shift(self.scale, self.times(number, of.scale_row)),
             self.shift(self.zero, self.times(number, of.zero_row)),
-            self.times(number, str(SIZE)),
+            self.times(number, str(self.size)),
         )
+
+    def _store(self, total: str, place: str) -> None:
+        """Stores a number of the result."""
+        dtypes = "float32", self.coding.dtype
+        total = converted(self.w, self.target, total, 1, dtypes)
+        self.w.do(f"store {self.stored} {total}, ptr {place}, align {self.size}")
 
     def _sums(self, rows: Values, columns: list[_Column]) -> Values:
         """The vectors of sums of each row with each column, rows first."""
@@ -198,12 +208,14 @@ class _CodesProduct(DriverCode):
     def _decoder(self, column: _Column, group: str) -> Decode:
         """What decodes a group of a column."""
         w = self.w
-        at = self.times(group, str(SIZE))
-        scale = w.let("scale", f"load float, ptr {self.shift(column.scale, at)}, align {SIZE}")
+        place = self.shift(column.scale, self.times(group, str(self.size)))
+        scale = w.let("scale", f"load {self.stored}, ptr {place}, align {self.size}")
+        scale = converted(w, self.target, scale, 1, (self.coding.dtype, "float32"))
         scale = w.splat("scale", "float", scale, self.lanes)
         zero = None
         if self.coding.shifted:
-            number = w.let("zero", f"load i32, ptr {self.shift(column.zero, at)}, align {SIZE}")
+            place = self.shift(column.zero, self.times(group, str(SIZES["int32"])))
+            number = w.let("zero", f"load i32, ptr {place}, align {SIZES['int32']}")
             number = w.let("zero", f"sitofp i32 {number} to float")
             zero = w.splat("zero", "float", number, self.lanes)
         if self.coding.bits == 4 and self.target.permute:

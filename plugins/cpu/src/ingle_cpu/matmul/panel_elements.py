@@ -53,15 +53,7 @@ class PanelCode:
         )  # fmt: skip
 
     def _widened(self, value: str, lanes: int) -> str:
-        if self.made == self.dtype:
-            return value
-        builder = CodeBuilder()
-        root = builder.cast(builder.load(0, self.dtype), self.made)
-        renderer = CodeRenderer(self.writer, self.target, lanes)
-        code, (place,) = renderer.expand(tuple(builder.instructions), (root,))
-        found = renderer.render(code, _Loaded(value))[place]
-        assert found is not None
-        return found
+        return converted(self.writer, self.target, value, lanes, (self.dtype, self.made))
 
     def _numbered(self, pointer: str, number: str) -> str:
         """The place of a number in a run of the source."""
@@ -98,6 +90,20 @@ class PanelCode:
         every = w.splat("few", "i8", w.let("few", f"trunc i64 {few} to i8"), lanes)
         numbers = ", ".join(f"i8 {n}" for n in range(lanes))
         return w.let("mask", f"icmp ult <{lanes} x i8> <{numbers}>, {every}")
+
+
+def converted(w: Writer, target: Target, value: str, lanes: int, dtypes: tuple[str, str]) -> str:
+    """Some numbers of the first dtype as it is in memory, or as numbers are computed, as the second
+    one; a single number is no vector."""
+    if dtypes[0] == dtypes[1]:
+        return value
+    builder = CodeBuilder()
+    root = builder.cast(builder.load(0, dtypes[0]), dtypes[1])
+    renderer = CodeRenderer(w, target, lanes)
+    code, (place,) = renderer.expand(tuple(builder.instructions), (root,))
+    found = renderer.render(code, _Loaded(value))[place]
+    assert found is not None
+    return found
 
 
 def order_text(order: Sequence[int]) -> str:
