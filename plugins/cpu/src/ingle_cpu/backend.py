@@ -12,7 +12,6 @@ import numpy as np
 
 from ingle.fusion.device import (
     DESKTOP,
-    AnySizePlan,
     Fusion,
     Graph,
     GraphPlans,
@@ -59,7 +58,7 @@ if TYPE_CHECKING:
     from .background.async_plan import CpuAsyncPlan
     from .codes.calls import CodesCalls
     from .eager.custom_kernel import CustomCall
-    from .eager.sized_call import SizedPlan
+    from .eager.sized_call import CpuSizedPlan
     from .launch.executable import CpuExecutable
     from .launch.plan_store import CpuPlanStore
 
@@ -210,9 +209,12 @@ class Cpu(NumpyBackend):
         """Runs executables one after the other, as often as each of them has addresses."""
         late("ingle_cpu.launch.repeat").run_turns(runs, scalars)
 
-    def sized_plan(self, plan: AnySizePlan) -> SizedPlan:
-        """What runs a plan for all sizes."""
-        made: SizedPlan = late("ingle_cpu.eager.sized_call").SizedPlan(self, plan)
+    def sized_plan(
+        self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+    ) -> CpuSizedPlan:
+        """The kernels of a plan for all sizes, which are symbols."""
+        kind = late("ingle_cpu.eager.sized_call").CpuSizedPlan
+        made: CpuSizedPlan = kind(self, launches, buffers, scalars)
         return made
 
     @cached_property

@@ -93,7 +93,7 @@ def test_new_lengths_are_not_planned(name, device, monkeypatch):
         function(*operands(rng, "float32", (1, count))).numpy()
     if name not in ("cumulative_sum", "outer"):  # NumPy's kernels, and two operations by turns
         assert len(made) > 0
-    assert len(made) <= 12, "three lengths, for each of a few operations"
+    assert len(made) <= 12, "three lengths, for each of a few operations or parts of a panel"
 
 
 @pytest.mark.parametrize("name", ["linear", "layer_norm", "matmul by itself", "sum of columns"])
@@ -160,3 +160,48 @@ def test_operations_on_shapes_of_their_own_are_planned(device):
         it.broadcast_to(it.ones(count), (3, count)).numpy()
     forms = device._single_operations._sized
     assert not any(form[0].operation.name == "broadcast_to" for form in forms)
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "float16"])
+@pytest.mark.parametrize("form", ["x @ y", "x @ y.mT", "x.mT @ y", "x @ y + z", "batch", "stack"])
+def test_products_of_any_sizes_have_the_bits_of_plans(form, dtype, device, monkeypatch):
+    rng = np.random.default_rng(6)
+
+    def drawn(*shape):
+        return it.asarray(rng.normal(size=shape).astype("float32")).astype(dtype)
+
+    def product(m, n, k):
+        match form:
+            case "x @ y":
+                return drawn(m, k) @ drawn(k, n)
+            case "x @ y.mT":
+                return drawn(m, k) @ drawn(n, k).mT
+            case "x.mT @ y":
+                return drawn(k, m).mT @ drawn(k, n)
+            case "x @ y + z":
+                return it.linear(drawn(m, k), drawn(n, k), drawn(n))
+            case "batch":
+                return drawn(3, m, k) @ drawn(3, k, n)
+            case _:
+                return drawn(1 + m % 5, m, k) @ drawn(k, n)
+
+    used = []
+    call = CpuSizedCall.__call__
+    monkeypatch.setattr(CpuSizedCall, "__call__", lambda *a: (used.append(1), call(*a))[1])
+    for turn in range(60):
+        # One axis after the other varies, from a few to hundreds.
+        m, n, k = (
+            int(rng.integers(1, 9 if turn % 4 else 300)) if turn // 8 % 4 in (axis, 3) else 24
+            for axis in range(3)
+        )
+        state = rng.bit_generator.state
+        found = product(m, n, k).numpy()
+        rng.bit_generator.state = state
+        with monkeypatch.context() as planned:
+            planned.setattr(any_size.SizedOperation, "__call__", lambda *_: None)
+            known, device._single_operations._known = device._single_operations._known, {}
+            expected = product(m, n, k).numpy()
+            device._single_operations._known = known
+        assert same_bits(found, expected), (m, n, k)
+    assert used

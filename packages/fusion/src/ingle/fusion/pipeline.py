@@ -157,7 +157,7 @@ def _any_size_plan(
     schedule = laid_out(with_early_checks(sequence, flags))
     if len(schedule.steps) != 1 or isinstance(schedule.steps[0], HostStep):
         return None
-    return AnySizePlan(decomposition, general, schedule, written)
+    return AnySizePlan(device, decomposition, general, schedule, written)
 
 
 def _written_out(

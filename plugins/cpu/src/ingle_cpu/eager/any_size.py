@@ -69,9 +69,9 @@ class OperationCalls:
         layout = layout_of(self._device, handles, self._products)
         calls = self._layouts.get(layout)
         if calls is None:
-            make = partial(any_size_plan, self._device, self._fusion)
-            calls = self._layouts[layout] = SizedCalls(self._device, make)
-        calls.note(laid_out(graph, layout) if layout else graph, numbers)
+            calls = self._layouts[layout] = SizedCalls()
+        make = partial(any_size_plan, self._device, self._fusion)
+        calls.note(laid_out(graph, layout) if layout else graph, numbers, make)
 
     def operation(self) -> SizedOperation | None:
         """The operation on operands of certain sizes; None if nothing is known that serves any."""

@@ -1,4 +1,4 @@
-"""Operations for certain sizes, by a plan for all sizes: kernels with what they are to run on."""
+"""Graphs on certain sizes, by a plan for all sizes: its table with the numbers of these."""
 
 from __future__ import annotations
 
@@ -6,49 +6,85 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
-from ingle.fusion.device import AnySizePlan, Launch, Line, SizedRun
+from ingle.fusion.device import (
+    AnySizePlan,
+    Launch,
+    Lender,
+    Line,
+    SizedRun,
+    at_sizes,
+    with_sizes,
+)
 from ingle.fusion.device.executables import bits_of_number
-from ingle.fusion.device.kernels import NestCall, units
 from ingle.tensor.blocks import call_holding
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
 
 from ..launch.executable import MANY, QUICK, CpuExecutable
-from ..launch.table_builder import grain_of, kernel_of
-from ..memory import SMALL, maker
+from ..launch.symbolic_tables import SymbolicTable, has_table
+from ..memory import SMALL, lent_memory, maker
 from ..threads.abi import GRAIN, UNITS
-from ..threads.table import IdleTables, Table, TableEntry
+
+_scratch = Lender()
+"""Memory for what products pack."""
 
 
-class SizedPlan:
-    """A plan for all sizes, and the tables of its nests, if it is nests alone.
+class CpuSizedPlan:
+    """The kernels of a plan for all sizes.
 
     Args:
         device: the backend.
-        plan: for all sizes.
+        launches: the kernels, where sizes are symbols.
+        buffers: how many buffers there are.
+        scalars: the dtypes of the numbers that they take.
+
+    Attributes:
+        sizes: what of them sizes decide.
     """
 
-    def __init__(self, device: Any, plan: AnySizePlan) -> None:
+    def __init__(
+        self, device: Any, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+    ) -> None:
         self._device = device
-        self._plan = plan
-        nests = all(isinstance(launch.call, NestCall) for launch in plan.launches)
-        self._tables = _NestTables(plan) if nests else None
+        self._buffers = buffers
+        self._scalars = scalars
+        self._table: SymbolicTable | None = None
+        parts = [with_sizes(launch.call) for launch in launches]
+        self._launches = [
+            launch._replace(call=call) for launch, (call, _) in zip(launches, parts, strict=True)
+        ]
+        self.sizes: tuple[Any, ...] = tuple(
+            [(part, launch.pointers) for launch, (_, part) in zip(launches, parts, strict=True)]
+        )
+        settled = self._at(self.sizes)
+        if has_table([launch.call for launch in settled]):
+            self._table = SymbolicTable(settled, buffers, scalars)
+            self.sizes = self._table.sizes
 
-    def call(self, run: SizedRun, made_by: str, lines: Sequence[Line]) -> CpuSizedCall | None:
+    def _at(self, sizes: tuple[Any, ...]) -> list[Launch]:
+        """The launches with what sizes decide."""
+        return [
+            launch._replace(call=at_sizes(launch.call, part), pointers=pointers)
+            for launch, (part, pointers) in zip(self._launches, sizes, strict=True)
+        ]
+
+    def call(
+        self, plan: AnySizePlan, run: SizedRun, made_by: str, lines: Sequence[Line]
+    ) -> CpuSizedCall | None:
         """What runs it for some sizes; None if that takes so long that Ctrl-C should be able to end
         it, as it can a plan."""
-        if self._tables is None:
-            launched: _SizedNests | _SizedProducts = _SizedProducts(self._plan, run)
+        launched: _SizedTable | _SizedExecutable
+        if self._table is not None:
+            launched = _SizedTable(self._table, run.sized)
         else:
-            launched = _SizedNests(self._tables, run)
+            executable = CpuExecutable.of(self._at(run.sized), self._buffers, self._scalars)
+            launched = _SizedExecutable(executable, plan)
         if launched.long:
             return None
         large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in run.own)
         checks = [(check.flag, check.located(lines)) for check in run.checks]
         name = made_by if large else ""
-        return CpuSizedCall(self._device, self._plan, run, launched, name, checks)
+        return CpuSizedCall(self._device, plan, run, launched, name, checks)
 
 
 class CpuSizedCall:
@@ -56,7 +92,7 @@ class CpuSizedCall:
 
     def __init__(
         self, device: Any, plan: AnySizePlan, run: SizedRun,
-        launched: _SizedNests | _SizedProducts, made_by: str, checks: Sequence[tuple[int, str]],
+        launched: _SizedTable | _SizedExecutable, made_by: str, checks: Sequence[tuple[int, str]],
     ) -> None:  # fmt: skip
         self._device = device
         self._run = run
@@ -105,85 +141,52 @@ class CpuSizedCall:
         return [*[in_order(x) for x in given], *[empty(aval) for aval in self._run.own]]
 
 
-class _NestTables(IdleTables):
-    """Tables of nests, for all sizes.
+class _SizedTable:
+    """A table with the numbers of certain sizes.
 
     Attributes:
-        scalars: places in the arguments, positions of numbers, and their dtypes.
+        long: whether it takes so long that Ctrl-C should be able to end it.
     """
 
-    def __init__(self, plan: AnySizePlan) -> None:
-        self.scalars: list[tuple[int, int, str]] = []
-        codes = [kernel_of(_nest_call(launch).nest) for launch in plan.launches]
-        entries, args, base_of = [], 0, list[int]()
-        for launch, code in zip(plan.launches, codes, strict=True):
-            call = _nest_call(launch)
-            entries.append(TableEntry(code.addresses[0], len(base_of), args, 0))
-            base_of += [pointer.buffer for pointer in launch.pointers]
-            first = args + len(call.sizes) + sum([len(strides) for strides in call.strides])
-            self.scalars += [(k, n, plan.scalars[n]) for k, n in enumerate(launch.scalars, first)]
-            args = first + len(launch.scalars) + len(call.fixed)
-        super().__init__(
-            Table(
-                entries, base_of=base_of, offset_of=[0] * len(base_of),
-                buffers=1 + len(plan.roots), args=[0] * args, code=codes,
-            )
-        )  # fmt: skip
-
-
-class _SizedNests:
-    """Nests for certain sizes.
-
-    Attributes:
-        long: whether they take so long that Ctrl-C should be able to end them.
-    """
-
-    def __init__(self, tables: _NestTables, run: SizedRun) -> None:
-        self._tables = tables
-        args: list[int] = []
-        offsets: list[int] = []
-        work: list[tuple[int, int]] = []
-        for launch in run.launches:
-            call = _nest_call(launch)
-            args += call.sizes
-            for strides in call.strides:
-                args += strides
-            args += [0] * len(launch.scalars)
-            args += call.fixed
-            offsets += [pointer.offset for pointer in launch.pointers]
-            work.append((units(call.nest, call.sizes), grain_of(call.nest, call.sizes)))
-        self._args, self._offsets = np.array(args, np.int64), np.array(offsets, np.int64)
-        self._units, self._grains = np.array(work, np.int64).T
-        pieces = sum([count / grain for count, grain in work])
+    def __init__(self, symbolic: SymbolicTable, sized: tuple[Any, ...]) -> None:
+        args, offsets, units, grains, self._scratch = sized
+        self._symbolic = symbolic
+        self._args = symbolic.filled(args)
+        self._offsets, self._units, self._grains = offsets, units, grains
+        pieces = sum([count / grain for count, grain in zip(units, grains, strict=True)])
         self._release = pieces >= QUICK
         self.long = pieces > MANY
 
     def __call__(
         self, arena: int, known: Sequence[Any], roots: Sequence[int], scalars: Sequence[Any]
     ) -> None:
-        tables = self._tables
-        table = tables.taken()
-        table.bases[:] = [arena, *[known[r].address for r in roots]]
+        symbolic = self._symbolic
+        table = symbolic.taken()
+        scratch = _scratch.lend(self._scratch, lent_memory) if self._scratch else None
+        place = 0 if scratch is None else scratch.address
+        table.bases[:] = [arena, *[known[r].address for r in roots], place]
         table.args[:], table.offset_of[:] = self._args, self._offsets
         table.entries[:, UNITS], table.entries[:, GRAIN] = self._units, self._grains
-        for place, number, dtype in tables.scalars:
-            table.args[place] = bits_of_number(scalars[number], dtype)
+        for at, number, dtype in symbolic.scalars:
+            table.args[at] = bits_of_number(scalars[number], dtype)
         table.run(release=self._release)
-        tables.idle.append(table)
+        symbolic.idle.append(table)
+        if scratch is not None:
+            _scratch.take_back(scratch)
 
 
-class _SizedProducts:
-    """Products, and what else there is, for certain sizes.
+class _SizedExecutable:
+    """An executable of certain sizes.
 
     Attributes:
-        long: as of `_SizedNests`.
+        long: as of `_SizedTable`.
     """
 
-    def __init__(self, plan: AnySizePlan, run: SizedRun) -> None:
-        self._executable = CpuExecutable.of(run.launches, 1 + len(plan.roots), plan.scalars)
-        self._prepacks = [plan.roots[buffer - 1] for buffer in self._executable.prepacks]
+    def __init__(self, executable: CpuExecutable, plan: AnySizePlan) -> None:
+        self._executable = executable
+        self._prepacks = [plan.roots[buffer - 1] for buffer in executable.prepacks]
         self._inputs = plan.inputs
-        self.long = self._executable.long
+        self.long = executable.long
 
     def __call__(
         self, arena: int, known: Sequence[Any], roots: Sequence[int], scalars: Sequence[Any]
@@ -192,8 +195,3 @@ class _SizedProducts:
         inputs = self._inputs
         prepacks = [known[n] if n < inputs else None for n in self._prepacks]
         self._executable(addresses, scalars, prepacks=prepacks)
-
-
-def _nest_call(launch: Launch) -> NestCall:
-    assert isinstance(launch.call, NestCall)
-    return launch.call

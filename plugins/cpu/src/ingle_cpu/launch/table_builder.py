@@ -111,7 +111,12 @@ class TableBuilder:
 
     Args:
         buffers, ready: as there.
+
+    Attributes:
+        keeps_panels: whether right operands may be kept in panels from run to run.
     """
+
+    keeps_panels = True
 
     def __init__(self, buffers: int, ready: Sequence[PackedOperand] = ()) -> None:
         self._entries: list[TableEntry] = []
@@ -261,17 +266,21 @@ class TableBuilder:
         panels that are at hand were made."""
         workers = thread_pool().threads
         asked: dict[str, Asked] = {}
-        choice = choice_for(problem, workers, asked) if packed is None else packed
+        choice = self._choice(problem, workers, asked) if packed is None else packed
         self._tuned |= asked
         made = contraction(
             problem, epilogue_of(call), strides, [0] * len(call.scalars),
             workers=workers, choice=choice, b_is_packed=packed is not None,
         )  # fmt: skip
-        keeps = packed is None and prepackable(problem, choice)
+        keeps = packed is None and self.keeps_panels and prepackable(problem, choice)
         if not keeps:
             return _Product(made, None)
         measured = any(answer.variation is not None for answer in asked.values())
         return _Product(made, prepacking(problem, workers, None if measured else choice))
+
+    def _choice(self, problem: Problem, workers: int, asked: dict[str, Asked]) -> Choice:
+        """How a product is computed whose operands are not in panels yet; see `choice_for`."""
+        return choice_for(problem, workers, asked)
 
     def _nest(self, nest: Nest, sizes: tuple[int, ...]) -> _NestEntry:
         found = self._nests.get((id(nest), sizes))

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import index
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES
@@ -254,7 +255,8 @@ def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
         pack_a = pack_addresses(problem.a_dtype, a_form(choice.tile), target())[0]
     if choice.pack_b == "local":
         pack_b = _pack_b_address(problem, choice)
-    last_tile = choice.tile._replace(vectors=last // lanes_of(dtype, target()))
+    # As a plain number: code is compiled for it, and sizes may be symbols.
+    last_tile = choice.tile._replace(vectors=index(last // lanes_of(dtype, target())))
     image = padded(problem, choice)
     return {
         "micro": micro_address(choice.tile, dtype, target()),

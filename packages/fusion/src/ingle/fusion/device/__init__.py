@@ -27,6 +27,7 @@ from ..passes.decompose import avals_of as avals_of
 from ..pipeline import any_size_plan as any_size_plan
 from ..record.log import Inputs as Inputs
 from ..runtime.any_size_plan import AnySizePlan as AnySizePlan
+from ..runtime.any_size_plan import SizedCall as SizedCall
 from ..runtime.any_size_plan import SizedRun as SizedRun
 from ..runtime.custom_kernels import CustomKernel as CustomKernel
 from ..runtime.custom_kernels import custom_kernel_of as custom_kernel_of
@@ -56,7 +57,6 @@ from ..runtime.plan_data import KernelRun as KernelRun
 from ..runtime.programs import ProgramPlans as ProgramPlans
 from ..runtime.scratch import Lender as Lender
 from ..runtime.scratch import Lent as Lent
-from ..runtime.sized_calls import SizedCall as SizedCall
 from ..runtime.sized_calls import SizedCalls as SizedCalls
 from ..schedule.rates import DESKTOP as DESKTOP
 from ..schedule.rates import PER_BYTE as PER_BYTE
@@ -75,3 +75,7 @@ from ..support.source_location import user_line as user_line
 from ..support.switching import switching as switching
 from ..support.time_slices import give_way as give_way
 from ..support.time_slices import tick as tick
+from ..symbolic.inquiry import example_of as example_of
+from ..symbolic.inquiry import has_sizes as has_sizes
+from ..symbolic.sequences import at_sizes as at_sizes
+from ..symbolic.sequences import with_sizes as with_sizes

@@ -9,17 +9,17 @@ polynomials of the sizes, for all sizes that answer the questions of the passes 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
-from ingle.tensor.contract import Aval
+from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.dtypes import DType
 
 from ..ir.scalar_program import Host
 from ..ir.views import View
 from ..schedule.schedule import Schedule
+from ..support.source_location import Line
 from ..symbolic.decompositions import SymbolicDecomposition, WrittenOut
-from ..symbolic.sequences import Generalization, at_sizes, with_sizes
-from .device import Launch
+from ..symbolic.sequences import Generalization
 from .plan_data import Check, kernel_run, outputs_of
 
 
@@ -31,7 +31,7 @@ class SizedRun(NamedTuple):
         own: what the run makes.
         arena: how many bytes of memory the kernels share.
         outputs: the numbers of values, as `PlanData` has them.
-        launches: the kernels.
+        sized: what the device takes of the launches; see `SizedPlan.sizes`.
         checks: what may go wrong.
     """
 
@@ -39,30 +39,57 @@ class SizedRun(NamedTuple):
     own: Sequence[Aval]
     arena: int
     outputs: Sequence[tuple[int, View | None]]
-    launches: Sequence[Launch]
+    sized: Any
     checks: Sequence[Check]
+
+
+SizedCall = Callable[[Sequence[Handle], Sequence[Any]], "list[Handle] | None"]
+"""A graph of certain sizes: runs on tensors and numbers; None if these take a plan."""
+
+
+class SizedPlan(Protocol):
+    """The kernels of a plan for all sizes, on a device; made by its `sized_plan`.
+
+    Attributes:
+        sizes: what of them sizes decide, as tuples in which symbols occur.
+    """
+
+    sizes: tuple[Any, ...]
+
+    def call(
+        self, plan: AnySizePlan, run: SizedRun, made_by: str, lines: Sequence[Line]
+    ) -> SizedCall | None:
+        """What runs it for certain sizes; None if it takes so long that it shall be a plan.
+
+        Args:
+            plan: whose kernels they are.
+            run: what these sizes come to.
+            made_by: what large results are made by, for messages.
+            lines: of the user's code, for each node of the graph, if they are known.
+        """
+        ...
 
 
 class AnySizePlan:
     """A plan for all sizes; made by `any_size_plan` of the pipeline.
 
     Args:
+        device: which runs it.
         decomposition: of the graph, for all its sizes.
         general: the decomposed graph for all of them.
         schedule: of that graph.
         written: the decomposed graph of an example.
 
     Attributes:
-        launches: the kernels, where sizes are symbols.
+        kernels: the device's.
         roots: the numbers of the values that are their buffers, behind the arena.
-        scalars: the dtypes of the numbers that kernels take.
         inputs: how many there are.
         products: positions of the inputs whose order of axes in memory decides bits.
     """
 
     def __init__(
-        self, decomposition: SymbolicDecomposition, general: Generalization, schedule: Schedule,
-        written: WrittenOut,
+        self, device: Any, decomposition: SymbolicDecomposition, general: Generalization,
+        schedule: Schedule, written: WrittenOut,
     ) -> None:  # fmt: skip
         graph, rest = schedule.graph, written.rest
         self.inputs = len(graph.inputs)
@@ -70,11 +97,8 @@ class AnySizePlan:
         (calls,) = schedule.steps
         assert isinstance(calls, list)
         launches, self.roots = kernel_run(schedule, calls, numbers)
-        parts = [with_sizes(launch.call) for launch in launches]
-        self.launches = [
-            launch._replace(call=call) for launch, (call, _) in zip(launches, parts, strict=True)
-        ]
-        self.scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
+        scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
+        self.kernels: SizedPlan = device.sized_plan(launches, 1 + len(self.roots), scalars)
         self.products = tuple([i for i in rest.products if i < self.inputs])
         self._decomposition = decomposition
         self._general = general
@@ -89,17 +113,17 @@ class AnySizePlan:
                 tuple([graph.values[v].aval.shape for v in schedule.own]),
                 schedule.arena,
                 tuple([view for _, view in outputs]),
-                tuple(
-                    [
-                        (part, launch.pointers)
-                        for launch, (_, part) in zip(launches, parts, strict=True)
-                    ]
-                ),
+                self.kernels.sizes,
             )
         )
 
+    def call(self, numbers: Sequence[Any], made_by: str, lines: Sequence[Line]) -> SizedCall | None:
+        """What runs a graph of the form, as `at` and `SizedPlan` say; None if that is a plan."""
+        run = self.at(numbers)
+        return None if run is None else self.kernels.call(self, run, made_by, lines)
+
     def at(self, numbers: Sequence[Any]) -> SizedRun | None:
-        """What runs a graph of the form; None if it does not answer alike.
+        """What becomes of a graph of the form; None if it does not answer alike.
 
         Args:
             numbers: its sizes; see `form_of`.
@@ -110,7 +134,7 @@ class AnySizePlan:
         found = self._general.answer(self._sizes, written.form.numbers)
         if found is None:
             return None
-        shapes, arena, views, launches = found
+        shapes, arena, views, sized = found
         outputs = list(zip(self._outputs, views, strict=True))
         count = self._count
         return SizedRun(
@@ -118,10 +142,7 @@ class AnySizePlan:
             [Aval(s, d) for s, d in zip(shapes, self._dtypes, strict=True)],
             arena,
             outputs[:count],
-            [
-                launch._replace(call=at_sizes(launch.call, part), pointers=pointers)
-                for launch, (part, pointers) in zip(self.launches, launches, strict=True)
-            ],
+            sized,
             [
                 Check(number, check.text, check.node)
                 for (number, _), check in zip(outputs[count:], written.rest.checks, strict=True)

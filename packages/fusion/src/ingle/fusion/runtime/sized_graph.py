@@ -14,8 +14,9 @@ from ..pipeline import any_size_plan
 from ..record.ambient_state import ambient
 from ..support.settings import is_exact
 from ..symbolic.form import form_of
+from .any_size_plan import SizedCall
 from .custom_kernels import registrations
-from .sized_calls import SizedCall, sized_calls_of
+from .sized_calls import sized_calls_of
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -50,13 +51,12 @@ class SizedGraph:
         if sum([math.prod(a.shape) * a.dtype.itemsize for a in avals]) > MOST_BYTES:
             return None
         form = form_of(graph)
-        make = partial(any_size_plan, device, fusion)
         surroundings = is_exact(), registrations(), ambient()
-        calls = sized_calls_of(device, make, form.skeleton, surroundings)
+        calls = sized_calls_of(device, form.skeleton, surroundings)
         call = calls.call(form.numbers, "a plan", graph.lines)
         if call is not None:
             return cls(call)
-        calls.note(graph, numbers)
+        calls.note(graph, numbers, partial(any_size_plan, device, fusion))
         return None
 
     def run_once(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:

@@ -213,3 +213,13 @@ def settled(value: Any) -> Any:
         return value
     inside = [settled(x) for x in value]
     return type(value)(*inside) if hasattr(value, "_fields") else tuple(inside)
+
+
+def example_of(value: Any) -> Any:
+    """The same, without a question: what it is good for has to hold for other values, too."""
+    if isinstance(value, Size):
+        return value.example
+    if not has_sizes(value):
+        return value
+    inside = [example_of(x) for x in value]
+    return type(value)(*inside) if hasattr(value, "_fields") else tuple(inside)

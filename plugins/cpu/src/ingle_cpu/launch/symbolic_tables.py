@@ -1,0 +1,117 @@
+"""Tables of launches whose sizes are symbols: what of them sizes decide, as polynomials.
+
+A product's arguments are whole numbers that follow from its sizes and from how it is computed. The
+latter changes no bits, so that the choice for one size serves those that are not far from it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ingle.fusion.device import Launch, example_of, has_sizes
+from ingle.fusion.device.kernels import SIZES, ContractionCall
+
+from ..matmul.autotune import choice_for
+from ..matmul.blocking import NEAR_BYTES, sums_alike, widths
+from ..matmul.launches import Choice, Problem
+from ..matmul.winners import Asked
+from ..threads.table import IdleTables, Table
+from .table_builder import TableBuilder
+
+BELOW, ABOVE = 2, 4
+"""How many times smaller and larger than the example sizes of products may be."""
+LASTING_BYTES = 1 << 18
+"""Of a right operand from which on it may be worth keeping in panels, which a table for all sizes
+does not."""
+
+
+def has_table(calls: Sequence[Any]) -> bool:
+    """Whether there is a table for all sizes of some kernels."""
+    return all(not isinstance(c, ContractionCall) or _is_small(c) for c in calls)
+
+
+def _is_small(call: ContractionCall) -> bool:
+    """Whether a product's right operand is a matrix that is not worth keeping in panels."""
+    if call.windows is not None:
+        return False
+    _, n, k = example_of(call.sizes)
+    return bool(n * k * SIZES[call.b_dtype] <= LASTING_BYTES)
+
+
+class SymbolicTable(IdleTables):
+    """The table of launches for all sizes.
+
+    Args:
+        launches: where sizes are symbols.
+        buffers: how many buffers there are; the scratch memory is one more.
+        scalars: the dtypes of the numbers that they take.
+
+    Attributes:
+        sizes: what sizes decide: arguments that they occur in, offsets of pointers, units and
+            grains of entries, bytes of scratch memory.
+        scalars: places in the arguments, positions of numbers, and their dtypes.
+    """
+
+    def __init__(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> None:
+        builder = _SymbolicBuilder(buffers)
+        builder.add_all(launches, None)
+        self._sized, self.sizes = builder.sizes()
+        self.scalars = builder.scalars(scalars)
+        super().__init__(builder.table())
+        self._args = self.table.args.copy()
+
+    def filled(self, sized: Sequence[int]) -> np.ndarray:
+        """All arguments, given those that sizes decide."""
+        args = self._args.copy()
+        args[self._sized] = sized
+        return args
+
+
+class _SymbolicBuilder(TableBuilder):
+    """Entries in which sizes are symbols."""
+
+    keeps_panels = False
+
+    def table(self) -> Table:
+        """The table, whose sizes are filled in for each run."""
+        return Table(
+            [e._replace(units=0, grain=1) for e in self._entries], base_of=self._base_of,
+            offset_of=[0] * len(self._offset_of), buffers=self._buffers,
+            args=[0 if has_sizes(value) else value for value in self._args], code=self._code,
+        )  # fmt: skip
+
+    def sizes(self) -> tuple[list[int], tuple[Any, ...]]:
+        """Places of arguments that sizes occur in; these, and what else sizes decide."""
+        places = [n for n, value in enumerate(self._args) if has_sizes(value)]
+        return places, (
+            tuple([self._args[n] for n in places]), tuple(self._offset_of),
+            tuple([e.units for e in self._entries]), tuple([e.grain for e in self._entries]),
+            self._scratch,
+        )  # fmt: skip
+
+    def scalars(self, dtypes: Sequence[str]) -> list[tuple[int, int, str]]:
+        """Places in the arguments, positions of numbers, and their dtypes."""
+        return [(at // 8, n, dtypes[n]) for at, n in self._patches]
+
+    def _choice(self, problem: Problem, workers: int, asked: dict[str, Asked]) -> Choice:
+        """That of the example, for sizes about as large whose sums are taken alike."""
+        example = example_of(problem)
+        for size, known in zip(
+            (math.prod(problem.batch), problem.m, problem.n, problem.k),
+            (math.prod(example.batch), example.m, example.n, example.k),
+            strict=True,
+        ):
+            if has_sizes(size):
+                near = BELOW * size >= known and size <= ABOVE * known
+                assert near, "the example is near itself"
+        alike = sums_alike(problem, example)
+        assert alike, "symbols answer as the example does"
+        choice = choice_for(example, workers, asked)
+        _, _, panels = widths(example, choice)
+        few = example.n * example.k * SIZES[example.b_dtype] <= NEAR_BYTES // ABOVE
+        # Where all columns are near, more of them are as well.
+        return choice._replace(near=ABOVE * panels) if few and choice.near == panels else choice
