@@ -122,3 +122,21 @@ def test_large_results_have_plans_that_may_write_over_inputs(runs, monkeypatch):
     for length in range(520, 600, 8):
         read(layer(*operands(length)))
     assert not runs
+
+
+def test_plans_for_all_sizes_of_long_logs_are_made_in_slices(runs, monkeypatch):
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "1")
+
+    def long(length):
+        x, weight = operands(length)
+        for _ in range(4):
+            x = layer(x, weight)[0][:, None] * 0.1 + x
+        return [x.numpy()]
+
+    lengths = range(520, 640, 2)
+    found = {length: long(length) for length in lengths}
+    assert runs
+    monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
+    forget(monkeypatch)
+    for length in lengths[-12:]:
+        assert all(map(same_bits, found[length], long(length))), length

@@ -46,7 +46,7 @@ class Problem(NamedTuple):
     def packed_kind(self) -> str:
         """The kind of tile that takes it from panels; its sizes and dtypes decide."""
         dtypes = self.a_dtype, self.b_dtype
-        if self._fills_tiles and dtypes in TILES and multiplies_tiles(self.a_dtype):
+        if dtypes in TILES and self._fills_tiles and multiplies_tiles(self.a_dtype):
             return TILES[dtypes]
         if self.a_dtype in BYTES:
             return QUADS[dtypes]

@@ -8,11 +8,15 @@ the sizes at hand, as `any_size_plan.py` says. It takes a device that runs such 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
+from functools import partial
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from ingle.tensor.locks import renewed
+
 from ..ir.graph import Graph
 from ..support.source_location import Line
+from ..support.time_slices import TimeSlices
 from ..symbolic.families import EXAMPLES, Families
 from .any_size_plan import AnySizePlan, SizedCall
 
@@ -33,6 +37,8 @@ class SizedCalls:
     """How graphs of one form run."""
 
     def __init__(self) -> None:
+        self._lock = renewed(self, "_lock")
+        self._begun: TimeSlices[tuple[AnySizePlan | None]] | None = None
         self._samples: list[Sample] = []
         self._plans: list[AnySizePlan] = []
         self._failed = self._waiting = 0
@@ -42,7 +48,9 @@ class SizedCalls:
         """Whether there is a plan for all sizes."""
         return bool(self._plans)
 
-    def note(self, graph: Graph, numbers: Sequence[Any], make: Maker) -> None:
+    def note(
+        self, graph: Graph, numbers: Sequence[Any], make: Maker, steps: float = 0
+    ) -> None:  # fmt: skip
         """Takes notice of a graph that has a plan of its own; of the third one for all sizes is
         made.
 
@@ -50,15 +58,47 @@ class SizedCalls:
             graph: on sizes that no plan for all sizes serves.
             numbers: its scalars in some run.
             make: makes plans for all sizes.
+            steps: of planning to take each time, if it is made in slices.
         """
+        if not self._lock.acquire(blocking=False):
+            return  # another thread is at it
+        try:
+            if self._begun is not None and not self._begun.lost:
+                self._go_on(self._begun, steps)
+            elif self._is_due(graph, numbers):
+                work = partial(_made, make, tuple(self._samples))
+                if not steps:
+                    self._keep(*work())
+                    return
+                self._begun = TimeSlices(work)
+                self._begun.end_with(self)
+                self._go_on(self._begun, steps)
+        finally:
+            self._lock.release()
+
+    def _is_due(self, graph: Graph, numbers: Sequence[Any]) -> bool:
+        """Whether the last examples are to be made a plan of, of which a graph is one."""
         if self._failed >= TRIES or len(self._plans) >= MOST_PLANS:
-            return
+            return False
         # Later ones show with two of the first what varies.
         self._samples = [*self._samples[1 - EXAMPLES :], (graph, numbers)]
         self._waiting -= 1
-        if len(self._samples) < EXAMPLES or self._waiting > 0:
-            return
-        plan = make(self._samples)
+        return len(self._samples) == EXAMPLES and self._waiting <= 0
+
+    def _go_on(self, begun: TimeSlices[tuple[AnySizePlan | None]], steps: float) -> None:
+        """Goes on with a plan in the making."""
+        try:
+            made = begun.advance(steps)
+        except BaseException:
+            if begun.failed:  # else it was interrupted here, and goes on next time
+                self._begun = None
+                self._keep(None)
+            raise
+        if made is not None:
+            self._begun = None
+            self._keep(*made)
+
+    def _keep(self, plan: AnySizePlan | None) -> None:
         if plan is None:
             self._failed += 1
             self._waiting = 1 << self._failed
@@ -74,6 +114,10 @@ class SizedCalls:
             if call is not None:
                 return call
         return None
+
+
+def _made(make: Maker, samples: Sequence[Sample]) -> tuple[AnySizePlan | None]:
+    return (make(samples),)
 
 
 _of: WeakKeyDictionary[Any, Families[SizedCalls]] = WeakKeyDictionary()

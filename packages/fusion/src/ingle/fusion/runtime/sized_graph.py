@@ -1,4 +1,4 @@
-"""Logs of a few operations on sizes that have not come before: run by a plan for all sizes."""
+"""Logs on sizes that have not come before: run by a plan for all sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ingle.tensor.contract import Handle
 from ..ir.graph import Graph
 from ..pipeline import any_size_plan
 from ..record.ambient_state import ambient
-from ..support.settings import is_exact
+from ..support.settings import is_exact, is_sliced
 from ..symbolic.form import form_of
 from .any_size_plan import SizedCall
 from .custom_kernels import registrations
@@ -21,9 +21,12 @@ from .sized_calls import sized_calls_of
 if TYPE_CHECKING:
     from ..fusion import Fusion
 
-MOST_NODES = 32
-"""Operations of a graph up to which its plan for all sizes is made at once."""
-MOST_BYTES = 1 << 20
+AT_ONCE, MOST_NODES = 32, 512
+"""Operations of a graph up to which its plan for all sizes is made at once, and up to which there
+is one."""
+STEPS = 8
+"""Of planning in a slice of such a plan, for each operation."""
+MOST_BYTES = 1 << 24
 """Of outputs, up to which it does not matter that such a run writes over none of its inputs."""
 
 
@@ -56,7 +59,9 @@ class SizedGraph:
         call = calls.call(form.numbers, "a plan", graph.lines)
         if call is not None:
             return cls(call)
-        calls.note(graph, numbers, partial(any_size_plan, device, fusion))
+        sliced = len(graph.nodes) > AT_ONCE and is_sliced()
+        steps = STEPS * len(graph.nodes) if sliced else 0
+        calls.note(graph, numbers, partial(any_size_plan, device, fusion), steps)
         return None
 
     def run_once(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:
