@@ -56,17 +56,10 @@ class CpuSizedPlan:
         self.sizes: tuple[Any, ...] = tuple(
             [(part, launch.pointers) for launch, (_, part) in zip(launches, parts, strict=True)]
         )
-        settled = self._at(self.sizes)
+        settled = _at(self._launches, self.sizes)
         if has_table([launch.call for launch in settled]):
             self._table = SymbolicTable(settled, buffers, scalars)
             self.sizes = self._table.sizes
-
-    def _at(self, sizes: tuple[Any, ...]) -> list[Launch]:
-        """The launches with what sizes decide."""
-        return [
-            launch._replace(call=at_sizes(launch.call, part), pointers=pointers)
-            for launch, (part, pointers) in zip(self._launches, sizes, strict=True)
-        ]
 
     def call(
         self, plan: AnySizePlan, run: SizedRun, made_by: str, lines: Sequence[Line]
@@ -77,7 +70,9 @@ class CpuSizedPlan:
         if self._table is not None:
             launched = _SizedTable(self._table, run.sized)
         else:
-            executable = CpuExecutable.of(self._at(run.sized), self._buffers, self._scalars)
+            executable = CpuExecutable.of(
+                _at(self._launches, run.sized), self._buffers, self._scalars
+            )
             launched = _SizedExecutable(executable, plan)
         if launched.long:
             return None
@@ -85,6 +80,14 @@ class CpuSizedPlan:
         checks = [(check.flag, check.located(lines)) for check in run.checks]
         name = made_by if large else ""
         return CpuSizedCall(self._device, plan, run, launched, name, checks)
+
+
+def _at(launches: Sequence[Launch], sizes: tuple[Any, ...]) -> list[Launch]:
+    """Launches with what sizes decide."""
+    return [
+        launch._replace(call=at_sizes(launch.call, part), pointers=pointers)
+        for launch, (part, pointers) in zip(launches, sizes, strict=True)
+    ]
 
 
 class CpuSizedCall:

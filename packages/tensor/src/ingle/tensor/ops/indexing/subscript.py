@@ -215,7 +215,7 @@ class _Gathered:
         others = [i for i in range(piece.ndim) if i not in places]
         at = plan.position
         self.order = (*others[:at], *places, *others[at:])
-        moved = permute_dims(piece, self.order)
+        moved = piece if self.order == (*range(piece.ndim),) else permute_dims(piece, self.order)
         self.moved_shape = moved.shape
         self.axis = at
         sizes = moved.shape[at : at + len(places)]
@@ -252,7 +252,10 @@ _REDUCTIONS = {"multiply": "prod", "max": "amax", "min": "amin"}
 
 
 def _basic(x: Tensor, plan: Plan) -> Tensor:
-    return reshape(slice(x, plan.starts, plan.sizes, plan.steps), plan.shape)
+    piece, whole = x, [(0, n, 1) for n in x.shape]
+    if [*zip(plan.starts, plan.sizes, plan.steps, strict=True)] != whole:
+        piece = slice(x, plan.starts, plan.sizes, plan.steps)
+    return piece if piece.shape == tuple(plan.shape) else reshape(piece, plan.shape)
 
 
 def _chosen(x: Handle, key: Any) -> tuple[Tensor, Tensor] | None:
