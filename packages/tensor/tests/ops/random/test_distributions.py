@@ -11,6 +11,7 @@ import scipy.stats
 
 import ingle.fusion as fusion
 import ingle.tensor as it
+from ingle.autodiff import vmap
 from ingle.tensor import random
 from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from ingle.tensor.random import _elementary
@@ -175,15 +176,76 @@ def test_bernoulli_of_tensors_that_are_no_probabilities() -> None:
         random.bernoulli(it.ones(2, dtype="complex64"))
 
 
-def test_what_waits_for_values_is_named_in_a_compiled_function() -> None:
-    with pytest.raises(fusion.CompileError, match="gamma: the value of a tensor"):
-        fusion.compile(random.gamma)(it.ones(3))
+BY_REJECTION = [
+    ("gamma", lambda a, g: random.gamma(a, a + 1.0, generator=g)),
+    ("gamma of a number", lambda a, g: random.gamma(0.7, 2.0, a.shape, generator=g)),
+    ("gamma in float64", lambda a, g: random.gamma(a, dtype="float64", generator=g)),
+    ("beta", lambda a, g: random.beta(a, 0.5, generator=g)),
+    ("dirichlet", lambda a, g: random.dirichlet(a, (3,), generator=g)),
+    ("poisson", lambda a, g: random.poisson(a, generator=g)),
+    ("poisson of large rates", lambda a, g: random.poisson(a + 11.0, generator=g)),
+    ("poisson of a number", lambda a, g: random.poisson(2.0, a.shape, generator=g)),
+]
+
+
+@pytest.mark.parametrize(
+    "draw", [d for _, d in BY_REJECTION], ids=[n.replace(" ", "-") for n, _ in BY_REJECTION]
+)
+@pytest.mark.parametrize("shape", [(), (700,), (0, 3), (5, 1)])
+def test_what_is_drawn_by_rejection_is_the_same_in_a_compiled_function(
+    draw: Any, shape: tuple[int, ...]
+) -> None:
+    """Other numbers than the first are drawn for what was rejected, and none are lost after it."""
+    if not shape and draw is dict(BY_REJECTION)["dirichlet"]:
+        shape = (1,)
+    rates = np.random.default_rng(1).uniform(0.1, 30.0, shape).astype(np.float32)
+    plain, fast = random.Generator(3), random.Generator(3)
+    run = fusion.compile(draw)
+    for _ in range(3):
+        want = draw(it.asarray(rates), plain)
+        got = run(it.asarray(rates), fast)
+        np.testing.assert_array_equal(got.numpy(), want.numpy())
+        assert fast.state == plain.state
+        rates = rates * np.float32(0.5)
+
+
+def test_how_much_is_drawn_by_rejection_depends_on_the_shape_alone() -> None:
+    for draw in (random.gamma, random.poisson, lambda a, **o: random.beta(a, 2.0, **o)):
+        states = set()
+        for rate in (0.01, 0.9, 5.0, 9.9, 10.0, 4000.0):
+            generator = random.Generator(3)
+            draw(it.full((300,), rate), generator=generator)
+            states.add(generator.state)
+        assert len(states) == 1
+
+
+def test_gammas_of_a_batch_are_those_of_each() -> None:
+    a = it.asarray(np.random.default_rng(1).uniform(0.1, 3.0, (4, 50)))
+
+    def one(row: it.Tensor) -> it.Tensor:
+        return random.gamma(row, generator=random.Generator(5))
+
+    got = vmap(one)(a).numpy()
+    np.testing.assert_array_equal(got, np.stack([one(row).numpy() for row in a]))
+
+
+@pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])
+def test_parameters_of_what_is_drawn_by_rejection_are_positive_and_finite(wrong: float) -> None:
+    """With an infinite one no attempt is ever accepted."""
+    for draw in (random.gamma, random.poisson, random.dirichlet):
+        with pytest.raises(ArgumentError, match="must be positive and finite, got"):
+            draw(it.asarray([1.0, wrong]))
+        with pytest.raises(OutOfRangeError):
+            fusion.compile(draw)(it.asarray([1.0, wrong])).numpy()
+    for draw in (random.gamma, random.poisson):
+        with pytest.raises(ArgumentError, match="must be positive and finite, got"):
+            draw(float(wrong))
 
 
 def test_errors() -> None:
     with pytest.raises(ArgumentError, match="exponential: rate must be positive, got 0"):
         random.exponential(3, 0)
-    with pytest.raises(ArgumentError, match="gamma: concentration must be positive"):
+    with pytest.raises(ArgumentError, match="gamma: concentration must be positive and finite"):
         random.gamma(it.asarray([1.0, -1.0]))
     with pytest.raises(ShapeError, match="beta: shapes"):
         random.beta(it.ones(3), 1.0, (2,))

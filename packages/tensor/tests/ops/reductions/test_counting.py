@@ -9,8 +9,15 @@ import pytest
 import scipy.linalg
 
 import ingle.tensor as it
+from ingle.autodiff import vmap
 from ingle.fusion import compile
-from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
+from ingle.tensor.errors import (
+    ArgumentError,
+    DTypeError,
+    OutOfRangeError,
+    ShapeError,
+    TraceError,
+)
 
 RNG = np.random.default_rng(0)
 
@@ -180,3 +187,56 @@ def test_edges_of_a_histogram_are_checked_at_the_run() -> None:
     np.testing.assert_array_equal(run(it.asarray(x), it.asarray(edges)).numpy(), want)
     with pytest.raises(OutOfRangeError):
         run(it.asarray(x), it.asarray(edges[::-1].copy())).numpy()
+
+
+@pytest.mark.parametrize("density", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int64"])
+def test_a_histogram_between_the_least_and_the_largest_can_be_compiled(
+    dtype: str, density: bool
+) -> None:
+    def counted(x: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+        return it.histogram(x * 1, 7, density=density)
+
+    run = compile(counted)
+    rows = [RNG.standard_normal(90) * 3, np.full(90, 0.3), -RNG.uniform(0, 1e-3, 90)]
+    for row in rows:
+        x = it.asarray(row).astype(dtype)
+        for got, alone in zip(run(x), counted(x), strict=True):
+            np.testing.assert_array_equal(got.numpy(), alone.numpy())
+        if dtype != "float16":
+            values = x.numpy().astype("float32" if dtype == "int64" else dtype)
+            counts, edges = np.histogram(values, 7, density=density)
+            np.testing.assert_allclose(run(x)[1].numpy(), edges, atol=1e-6 * abs(edges).max())
+            if dtype == "float64":
+                np.testing.assert_allclose(run(x)[0].numpy(), counts)
+    if dtype != "int64":
+        for wrong in (np.nan, np.inf):
+            bad = x.at[3].set(wrong)
+            with pytest.raises(ArgumentError, match="histogram: range must be finite"):
+                counted(bad)
+            with pytest.raises(OutOfRangeError):
+                run(bad)[1].numpy()
+
+
+def test_histograms_of_a_batch_are_those_of_each() -> None:
+    x = it.asarray(RNG.standard_normal((3, 40)))
+    counts, edges = vmap(it.histogram)(x)
+    for k in range(3):
+        want = np.histogram(x[k].numpy())
+        np.testing.assert_allclose(counts[k].numpy(), want[0])
+        np.testing.assert_allclose(edges[k].numpy(), want[1], rtol=1e-12)
+
+
+def test_bincount_where_nobody_knows_the_largest_number_says_what_to_write() -> None:
+    x = it.asarray([1, 3, 1])
+    with pytest.raises(TraceError, match=r"bincount: .* it.scatter_add\(") as caught:
+        compile(it.bincount)(x)
+    assert "minlength" in str(caught.value)
+    with pytest.raises(TraceError, match="bincount"):
+        vmap(it.bincount)(it.stack([x, x]))
+
+    def cure(x: it.Tensor, n: int = 5) -> it.Tensor:
+        return it.scatter_add(it.zeros(n, dtype="int64"), x, it.ones_like(x))
+
+    assert compile(cure)(x).tolist() == it.bincount(x, minlength=5).tolist()
+    assert vmap(cure)(it.stack([x, x])).tolist() == [[0, 2, 0, 1, 0]] * 2

@@ -7,10 +7,6 @@ is equal on every backend.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, NamedTuple
-
-import numpy as np
 
 from .. import ops
 from ..contract import Shape
@@ -18,13 +14,12 @@ from ..device import Device
 from ..dispatch import TensorLike, as_number, handle_of, wrap
 from ..dtypes import DType, as_dtype, default_float, float32, float64, int32, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ops._checks_at_run import is_unread, required
 from ..ops._rules import as_shape, broadcast_shapes
-from ..ops.random.bits import Place, blocks
-from ..ops.random.uniform import words_of
 from ..tensor import Tensor
 from .basic import Shape as ShapeLike
 from .basic import uniform
-from .generator import Generator, draws_from
+from .generator import Generator
 
 Parameter = float | TensorLike
 """A parameter of a distribution: a number, or a tensor with one for each element."""
@@ -90,76 +85,21 @@ def parameters(
     found = []
     for argument, value in given:
         value = as_number(value)
+        message = f"{name}: {argument} must be positive and finite"
         if isinstance(value, (bool, int, float)):
-            tensor, positive = ops.full((), float(value), dtype=dtype, device=device), value > 0
+            if not 0 < value < math.inf:
+                raise ArgumentError(f"{message}, got {value}")
+            tensor = ops.full((), float(value), dtype=dtype, device=device)
         else:
             tensor = ops.astype(wrap(handle_of(value, name, argument)).detach(), dtype)
-            positive = bool(ops.all(tensor > 0))
-        if not positive:
-            raise ArgumentError(f"{name}: {argument} must be positive, got {tensor.tolist()}")
+            good = ops.all((tensor > 0) & (tensor < math.inf))
+            if is_unread(good._handle):
+                tensor = required(tensor, good, message)
+            elif not bool(good):
+                raise ArgumentError(f"{message}, got {tensor.tolist()}")
         found.append(tensor)
     common = broadcast_shapes(name, *(p.shape for p in found))
     size = common if shape is None else as_shape(shape, name)
     if broadcast_shapes(name, common, size) != size:
         raise ShapeError(f"{name}: parameters of shape {common} do not broadcast to {size}")
     return size, [ops.broadcast_to(p, size) for p in found]
-
-
-class Draws(NamedTuple):
-    """What one attempt at numbers draws from: it makes `size` of a kind and uses up `taken`.
-
-    The first `taken` are those that a draw of so many gives, since a number follows from its place
-    in the stream alone. So few sizes serve all counts, and devices have their plans for these.
-    """
-
-    taken: int
-    size: int
-    device: Device | str | None
-    generator: Generator | None
-
-    def uniform(self, dtype: DType) -> Tensor:
-        """As `open_uniform`."""
-        return inside(ops.random_uniform(self.size, self._place(dtype), **self._made(dtype)))
-
-    def normal(self, dtype: DType) -> Tensor:
-        """Standard normal numbers."""
-        return ops.random_normal(self.size, self._place(dtype), **self._made(dtype))
-
-    def _place(self, dtype: DType) -> Place:
-        generator = draws_from("random", self.generator)
-        return generator.draw(blocks((self.taken,), words_of(dtype)))
-
-    def _made(self, dtype: DType) -> dict[str, Any]:
-        return {"dtype": dtype, "device": self.device}
-
-
-def until_accepted(
-    attempt: Callable[..., tuple[Tensor, Tensor]], generator: Generator | None, *given: Tensor
-) -> Tensor:
-    """Draws for parameters of one shape, and again for those elements that were rejected.
-
-    Args:
-        attempt: from `Draws` and parameters along one axis to values and whether each is accepted.
-        generator: what the draws are from.
-        given: the parameters.
-    """
-    shape, device = given[0].shape, given[0].device
-    size = math.prod(shape)
-    flat = [ops.reshape(p, (size,)) for p in given]
-    values, accepted = attempt(Draws(size, size, device, generator), *flat)
-    left = np.flatnonzero(~accepted.numpy())
-    while left.size:
-        count, last = left.size, left.size - 1
-        size = max(1 << last.bit_length(), _FEWEST)
-        # The last one is repeated, and its value with it.
-        places = ops.asarray(np.pad(left, (0, size - count), mode="edge"), device=device)
-        draws = Draws(count, size, device, generator)
-        again, accepted = attempt(draws, *(ops.take(p, places) for p in flat))
-        own = ops.minimum(ops.arange(size, device=device), last)
-        values = ops.scatter_set(values, places, ops.take(again, own))
-        left = left[~accepted.numpy()[:count]]
-    return ops.reshape(values, shape)
-
-
-_FEWEST = 64
-"""How many are drawn again at least, so that the last few attempts are all of one size."""

@@ -16,21 +16,23 @@ from ..dispatch import TensorLike, handle_of, wrap
 from ..dtypes import DType, float64
 from ..errors import ArgumentError, ShapeError
 from ..ops._rules import as_shape, check_numbers
+from ..ops.random.bits import blocks
 from ..ops.random.normal import polynomial_log as log
+from ..ops.random.uniform import words_of
 from ..tensor import Tensor
 from ._elementary import (
-    Draws,
     Parameter,
     exp,
     float_dtype,
+    inside,
     open_uniform,
     parameters,
-    until_accepted,
     wide_dtype,
 )
+from ._rejection import may_hold, reserved, until_accepted
 from .basic import Shape as ShapeLike
 from .basic import normal
-from .generator import Generator
+from .generator import Generator, draws_from
 
 
 def exponential(
@@ -187,9 +189,8 @@ def gamma(
 ) -> Tensor:
     """Floats with the density `x ** (concentration - 1) * exp(-rate * x)`, but for a factor.
 
-    Marsaglia, Tsang: A simple method for generating gamma variables (2000). How much is drawn
-    from the generator depends on how often the method rejects, so this waits for values. The
-    result has no gradient by the parameters.
+    Marsaglia, Tsang: A simple method for generating gamma variables (2000). The result has no
+    gradient by the parameters.
 
     Args:
         concentration, rate: positive numbers or tensors.
@@ -291,13 +292,16 @@ def _waiting(
     return -log(open_uniform(shape, dtype, device, generator))
 
 
+_GAMMA = "normal", "uniform"
+"""What an attempt at a gamma float draws."""
+
+
 def _log_gamma(a: Tensor, generator: Generator | None) -> Tensor:
     """Logarithms of gamma floats of rate 1: those of small ones underflow to 0 themselves."""
     dtype, device = a.dtype, a.device
     small = a < 1
 
-    def attempt(draws: Draws, d: Tensor) -> tuple[Tensor, Tensor]:
-        x, u = draws.normal(dtype), draws.uniform(dtype)
+    def attempt(x: Tensor, u: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
         root = x / ops.sqrt(d * 9.0) + 1.0
         cube = ops.where(root > 0, root * root * root, 1)
         logs = log(cube)
@@ -305,8 +309,11 @@ def _log_gamma(a: Tensor, generator: Generator | None) -> Tensor:
         return log(d) + logs, accepted
 
     # A gamma float of a + 1, times u ** (1 / a), is one of a.
-    out = until_accepted(attempt, generator, ops.where(small, a + 1.0, a) - 1 / 3)
-    if not bool(ops.any(small)):
+    shifted = ops.where(small, a + 1.0, a) - 1 / 3
+    attempts = reserved(generator, _GAMMA, a.shape, dtype)
+    out = until_accepted(attempt, _GAMMA, attempts, shifted)
+    place = draws_from("gamma", generator).draw(blocks(a.shape, words_of(dtype)))
+    if not may_hold(small):
         return out
-    extra = log(open_uniform(a.shape, dtype, device, generator)) / a
-    return ops.where(small, out + extra, out)
+    u = inside(ops.random_uniform(a.shape, place, dtype=dtype, device=device))
+    return ops.where(small, out + log(u) / a, out)

@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from .. import ops
+from ..control import while_loop
 from ..device import Device
 from ..dispatch import TensorLike, as_floating, wrap
 from ..dtypes import as_dtype, default_int, float64, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops._checks_at_run import required
 from ..ops._rules import as_int, as_shape, normalize_axis
-from ..ops.random.bits import MASK, blocks
+from ..ops.random.bits import MASK, Place, blocks
 from ..ops.random.normal import polynomial_log as log
 from ..ops.random.pairs import random_pairs
+from ..ops.random.uniform import words_of
 from ..tensor import Tensor
-from ._elementary import (
-    Draws,
-    Parameter,
-    exp,
-    open_uniform,
-    parameters,
-    until_accepted,
-    wide_dtype,
-)
+from ._elementary import Parameter, exp, inside, parameters, wide_dtype
+from ._rejection import may_hold, reserved, until_accepted
 from .basic import Shape as ShapeLike
 from .continuous import gumbel
 from .generator import Generator, draws_from
@@ -47,8 +43,7 @@ def poisson(
     """How often something happens that happens `rate` times on average, independently.
 
     Hörmann: The transformed rejection method for generating Poisson random variables (1993);
-    below a rate of 10 by adding up probabilities. Computed in float64. How much is drawn from the
-    generator depends on how often the method rejects, so this waits for values.
+    below a rate of 10 by adding up probabilities. Computed in float64.
 
     Args:
         rate: positive number or tensor.
@@ -70,10 +65,12 @@ def poisson(
     _, (mean,) = parameters("poisson", shape, float64, device, ("rate", rate))
     large = mean >= _LARGE
     out = ops.zeros(mean.shape, dtype=float64, device=mean.device)
-    if not bool(ops.all(large)):
-        out = _by_addition(ops.where(large, 1, mean), generator)
-    if bool(ops.any(large)):
-        out = ops.where(large, _by_rejection(ops.where(large, mean, _LARGE), generator), out)
+    place = draws_from("poisson", generator).draw(blocks(mean.shape, words_of(float64)))
+    attempts = reserved(generator, _ATTEMPT, mean.shape, float64)
+    if may_hold(~large):
+        out = _by_addition(ops.where(large, 1, mean), place)
+    if may_hold(large):
+        out = ops.where(large, _by_rejection(mean, large, attempts), out)
     return out.astype(to)
 
 
@@ -205,26 +202,36 @@ def _with_replacement(rows: Tensor, count: int, generator: Generator | None) -> 
     return found - first
 
 
-def _by_addition(rate: Tensor, generator: Generator | None) -> Tensor:
+def _by_addition(rate: Tensor, place: Place) -> Tensor:
     """The number of probabilities that add up to less than a uniform float."""
-    u = open_uniform(rate.shape, float64, rate.device, generator)
-    p = exp(-rate)
-    total, k = p, ops.zeros(rate.shape, dtype=float64, device=rate.device)
-    # More than 100 come with a probability below 1e-60, the rounding of the sum with one of 1e-16.
-    for begin in range(1, 100, _TOGETHER):
-        if not bool(ops.any(u > total)):
-            break
-        for i in range(begin, begin + _TOGETHER):
-            k = ops.where(u > total, float(i), k)
-            p = p * rate / float(i)
+    u = inside(ops.random_uniform(rate.shape, place, dtype=float64, device=rate.device))
+
+    def goes_on(carry: Any) -> Tensor:
+        i, _, _, total = carry
+        # More than 100 come with a probability below 1e-60, the rounding of the sum with one of
+        # 1e-16.
+        return ops.any(u > total) & (i < 100)
+
+    def more(carry: Any) -> Any:
+        i, k, p, total = carry
+        for _ in range(_TOGETHER):
+            k = ops.where(u > total, i, k)
+            p = p * rate / i
             total = total + p
+            i = i + 1.0
+        return i, k, p, total
+
+    p, one = exp(-rate), ops.ones((), dtype=float64, device=rate.device)
+    k: Tensor = while_loop(goes_on, more, (one, ops.zeros_like(rate), p, p))[1]
     return k
 
 
-def _by_rejection(rate: Tensor, generator: Generator | None) -> Tensor:
-    def attempt(draws: Draws, rate: Tensor) -> tuple[Tensor, Tensor]:
-        u = draws.uniform(float64) - 0.5
-        v = draws.uniform(float64)
+_ATTEMPT = "uniform", "uniform"
+
+
+def _by_rejection(rate: Tensor, large: Tensor, place: Place) -> Tensor:
+    def attempt(u: Tensor, v: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
+        u = u - 0.5
         b = ops.sqrt(rate) * 2.53 + 0.931
         a = b * 0.02483 - 0.059
         us = 0.5 - ops.abs(u)
@@ -238,7 +245,7 @@ def _by_rejection(rate: Tensor, generator: Generator | None) -> Tensor:
         slow = (k >= 0) & ((us >= 0.013) | (v <= us)) & below
         return k, fast | slow
 
-    return until_accepted(attempt, generator, rate)
+    return until_accepted(attempt, _ATTEMPT, place, ops.where(large, rate, _LARGE), wanted=large)
 
 
 def _log_factorial(k: Tensor) -> Tensor:

@@ -6,16 +6,18 @@ import math
 from typing import TYPE_CHECKING
 
 from ...dispatch import TensorLike, handle_of, refuse_storage, wrap
-from ...dtypes import default_float, int64
-from ...errors import ArgumentError, DTypeError, ShapeError
+from ...dtypes import default_float, float64, int64
+from ...errors import ArgumentError, DTypeError, ShapeError, TraceError
 from .._checks_at_run import is_unread, required
 from .._guarding import guarded
 from .._rules import MOST, as_int, as_number, as_size, widened
 from ..creation.filled import ones, zeros
-from ..creation.ranges import linspace
+from ..creation.ranges import arange, linspace
 from ..elementwise.cast import astype
+from ..elementwise.comparison import isfinite
 from ..elementwise.where import where
 from ..indexing.scattering import scatter_add
+from ..movement.joining import concat
 from ..movement.shapes import reshape
 from ..sorting.searchsorted import searchsorted
 from .basic import accumulator
@@ -33,7 +35,9 @@ if TYPE_CHECKING:
 def bincount(x: TensorLike, /, weights: TensorLike | None = None, *, minlength: int = 0) -> Tensor:
     """How often each number from 0 to the largest one occurs.
 
-    The size of the result depends on the values, so this waits for them.
+    The size of the result depends on the values, so this waits for them. Where there are none yet,
+    as inside of `compile`, numbers below a known `n` are counted by
+    `scatter_add(zeros(n, dtype="int64"), x, ones_like(x))`.
 
     Args:
         x: integers of one axis, none negative.
@@ -46,6 +50,7 @@ def bincount(x: TensorLike, /, weights: TensorLike | None = None, *, minlength: 
 
     Raises:
         ArgumentError: a number is negative.
+        TraceError: there are no values yet.
 
     >>> import ingle.tensor as it
     >>> it.bincount(it.asarray([1, 3, 1])).tolist()
@@ -58,6 +63,12 @@ def bincount(x: TensorLike, /, weights: TensorLike | None = None, *, minlength: 
         )
     if least < 0:
         raise ArgumentError(f"bincount: minlength must not be negative, got {least}")
+    if is_unread(handle):
+        raise TraceError(
+            "bincount: the size of the result is the largest number plus one, which is not known "
+            "inside of compile or vmap, whatever minlength is; count numbers below n by "
+            'it.scatter_add(it.zeros(n, dtype="int64"), x, it.ones_like(x))'
+        )
     numbers = wrap(handle)
     if numbers.size and int(reduce_min(numbers)) < 0:
         raise ArgumentError(f"bincount: x must not be negative, got {int(reduce_min(numbers))}")
@@ -156,8 +167,9 @@ def _edges(
             raise ArgumentError(f"{name}: the edges in bins must ascend, got {edges.tolist()}")
         return edges
     count = as_size(bins, name, "bins", 1, MOST)
-    if limits is None:
-        limits = (float(reduce_min(x)), float(reduce_max(x))) if x.size else (0.0, 1.0)
+    if limits is None and x.size:
+        return _between_ends(name, x, count)
+    limits = (0.0, 1.0) if limits is None else limits
     if not isinstance(limits, (list, tuple)) or len(limits) != 2:
         raise ArgumentError(f"{name}: range must be a pair of numbers, got {limits!r:.60}")
     low, high = (as_number(n, name, "range") for n in limits)
@@ -166,3 +178,20 @@ def _edges(
     if low == high:
         low, high = low - 0.5, high + 0.5
     return linspace(low, high, count + 1, dtype=x.dtype, device=x.device)
+
+
+def _between_ends(name: str, x: Tensor, count: int) -> Tensor:
+    """Edges from the least to the largest element."""
+    low, high = astype(reduce_min(x), float64), astype(reduce_max(x), float64)
+    good = isfinite(low) & isfinite(high)
+    message = f"{name}: range must be finite and ascend"
+    if is_unread(good._handle):
+        low = required(low, good, message)
+    elif not bool(good):
+        raise ArgumentError(f"{message}, got {(low.item(), high.item())}")
+    half = where(low == high, 0.5, 0.0)
+    low, high = low - half, high + half
+    places = arange(count, dtype=float64, device=x.device)
+    inner = places * ((high - low) / count) + low
+    # Rounding of the step must not show at the end.
+    return astype(concat([inner, reshape(high, (1,))]), x.dtype)

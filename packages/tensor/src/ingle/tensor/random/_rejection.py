@@ -1,0 +1,160 @@
+"""Draws by rejection: attempts at numbers, each made again until it is accepted."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import ops
+from ..contract import Shape
+from ..control import while_loop
+from ..device import Device
+from ..dtypes import DType, int32, int64, uint32, uint64
+from ..ops._checks_at_run import is_unread
+from ..ops.random.bits import MASK, Place, blocks, drawn_at
+from ..ops.random.normal import RANDOM_NORMAL
+from ..ops.random.uniform import RANDOM_UNIFORM, words_of
+from ..tensor import Tensor
+from ._elementary import inside
+from .generator import Generator, draws_from
+
+Attempt = Callable[..., tuple[Tensor, Tensor]]
+"""From drawn numbers and parameters along one axis to values and whether each is accepted."""
+
+ROUNDS = 64
+"""So many attempts have their places in the stream, whether they are made or not: how far a
+generator moves depends on the shape alone. Methods here accept at least three of four, so that
+rejecting a number as often has a probability below 1e-38."""
+_FEWEST = 64
+"""How many are drawn again at least, so that the last few attempts are all of one size."""
+
+
+def reserved(
+    generator: Generator | None, kinds: Sequence[str], shape: Shape, dtype: DType
+) -> Place:
+    """Takes the places of all attempts from a generator."""
+    each = blocks((math.prod(shape),), words_of(dtype))
+    return draws_from("random", generator).draw(ROUNDS * len(kinds) * each)
+
+
+def until_accepted(
+    attempt: Attempt,
+    kinds: Sequence[str],
+    place: Place,
+    *given: Tensor,
+    wanted: Tensor | None = None,
+) -> Tensor:
+    """Draws for parameters of one shape, and again for those elements that were rejected.
+
+    The numbers of an attempt follow each other in the stream, so that the same ones come for what
+    is left where its places are known and where everything is drawn at once, as while a function
+    is written down.
+
+    Args:
+        attempt: takes what is drawn, then the parameters, all along one axis.
+        kinds: what it draws for each element, `"uniform"` inside of (0, 1) or `"normal"`.
+        place: what was reserved.
+        given: the parameters.
+        wanted: bools: for which elements; others have some value. All if not given.
+    """
+    first = given[0]
+    shape, size = first.shape, math.prod(first.shape)
+    draws = _Draws(kinds, first.dtype, first.device, blocks((size,), words_of(first.dtype)))
+    if not size:
+        return ops.zeros(shape, dtype=first.dtype, device=first.device)
+    flat = [ops.reshape(p, (size,)) for p in given]
+    values, accepted = attempt(*draws.at(place, 0, size), *flat)
+    left = ~accepted if wanted is None else ops.reshape(wanted, (size,)) & ~accepted
+    again = _all_again if is_unread(left._handle) else _left_again
+    values = again(attempt, draws, place, flat, values, left)
+    return ops.reshape(values, shape)
+
+
+def may_hold(flags: Tensor) -> bool:
+    """Whether some flag is set, or nobody can know."""
+    return is_unread(flags._handle) or bool(ops.any(flags))
+
+
+class _Draws:
+    """The numbers of one attempt: one of each kind for each element."""
+
+    def __init__(self, kinds: Sequence[str], dtype: DType, device: Device, each: int) -> None:
+        self._kinds = kinds
+        self._dtype = dtype
+        self._device = device
+        self._each = each
+        self.blocks = len(kinds) * each
+        """How many blocks of the stream an attempt at all elements has."""
+
+    def at(self, start: Place, number: int, size: int) -> list[Tensor]:
+        """The first so many of each kind in an attempt of a number."""
+        begin = start.counter + number * self.blocks
+        counters = [(begin + i * self._each) & _WHOLE for i in range(len(self._kinds))]
+        return list(self._drawn([Place(start.key, c).words() for c in counters], size))
+
+    def at_counter(self, key: Sequence[Tensor], counter: Tensor, size: int) -> list[Tensor]:
+        """The same where a tensor of uint64 counts the blocks."""
+        counters = [counter + i * self._each for i in range(len(self._kinds))]
+        words = [(*key, (c & MASK).astype(uint32), (c >> 32).astype(uint32)) for c in counters]
+        return list(self._drawn(words, size))
+
+    def _drawn(self, places: Sequence[Sequence[Any]], size: int) -> Iterator[Tensor]:
+        for kind, words in zip(self._kinds, places, strict=True):
+            operation = RANDOM_NORMAL if kind == "normal" else RANDOM_UNIFORM
+            op = operation.op(shape=(size,), dtype=self._dtype)
+            found = drawn_at(op, words, self._device)
+            yield found if kind == "normal" else inside(found)
+
+
+_WHOLE = (1 << 64) - 1
+
+
+def _left_again(
+    attempt: Attempt, draws: _Draws, place: Place, given: list[Tensor], values: Tensor, left: Tensor
+) -> Tensor:
+    """Attempts at what is left alone."""
+    device = values.device
+    rest = np.flatnonzero(left.numpy())
+    for number in range(1, ROUNDS):
+        if not rest.size:
+            break
+        count, last = rest.size, rest.size - 1
+        size = max(1 << last.bit_length(), _FEWEST)
+        # The last one is repeated, and its value with it.
+        places = ops.asarray(np.pad(rest, (0, size - count), mode="edge"), device=device)
+        drawn = draws.at(place, number, size)
+        again, accepted = attempt(*drawn, *(ops.take(p, places) for p in given))
+        own = ops.minimum(ops.arange(size, device=device), last)
+        values = ops.scatter_set(values, places, ops.take(again, own))
+        rest = rest[~accepted.numpy()[:count]]
+    return values
+
+
+def _all_again(
+    attempt: Attempt, draws: _Draws, place: Place, given: list[Tensor], values: Tensor, left: Tensor
+) -> Tensor:
+    """Attempts at everything while something is left, whose numbers are the first ones."""
+    device, size = values.device, values.shape[0]
+    halves = place.key & MASK, place.key >> 32
+    key = [ops.full((), half, dtype=uint32, device=device) for half in halves]
+    counter = ops.full((), place.counter, dtype=uint64, device=device)
+
+    def goes_on(carry: Any) -> Tensor:
+        number, _, left, _ = carry
+        return ops.any(left) & (number < ROUNDS)
+
+    def again(carry: Any) -> Any:
+        number, counter, left, values = carry
+        counter = counter + draws.blocks
+        order = ops.maximum(ops.cumulative_sum(left.astype(int64)) - 1, 0)
+        drawn = [ops.take(x, order) for x in draws.at_counter(key, counter, size)]
+        found, accepted = attempt(*drawn, *given)
+        return number + 1, counter, left & ~accepted, ops.where(left, found, values)
+
+    one = ops.ones((), dtype=int32, device=device)
+    carry: Any = while_loop(goes_on, again, (one, counter, left, values))
+    found: Tensor = carry[3]
+    return found
