@@ -201,8 +201,10 @@ def test_a_histogram_between_the_least_and_the_largest_can_be_compiled(
     rows = [RNG.standard_normal(90) * 3, np.full(90, 0.3), -RNG.uniform(0, 1e-3, 90)]
     for row in rows:
         x = it.asarray(row).astype(dtype)
+        # In a half type a plan rounds once what plain code rounds twice.
+        once = 2e-3 if density and dtype == "float16" else 0.0
         for got, alone in zip(run(x), counted(x), strict=True):
-            np.testing.assert_array_equal(got.numpy(), alone.numpy())
+            np.testing.assert_allclose(got.numpy(), alone.numpy(), rtol=once)
         if dtype != "float16":
             values = x.numpy().astype("float32" if dtype == "int64" else dtype)
             counts, edges = np.histogram(values, 7, density=density)
@@ -232,6 +234,8 @@ def test_bincount_where_nobody_knows_the_largest_number_says_what_to_write() -> 
     with pytest.raises(TraceError, match=r"bincount: .* it.scatter_add\(") as caught:
         compile(it.bincount)(x)
     assert "minlength" in str(caught.value)
+    with pytest.raises(TraceError, match="bincount"):
+        compile(lambda: it.bincount(x))()
     with pytest.raises(TraceError, match="bincount"):
         vmap(it.bincount)(it.stack([x, x]))
 

@@ -63,19 +63,25 @@ def bincount(x: TensorLike, /, weights: TensorLike | None = None, *, minlength: 
         )
     if least < 0:
         raise ArgumentError(f"bincount: minlength must not be negative, got {least}")
-    if is_unread(handle):
+    numbers = wrap(handle)
+    size = max(_largest(numbers) + 1, least) if numbers.size else least
+    counts = _counted("bincount", weights, numbers)
+    to = counts.dtype if weights is None else accumulator(handle_of(weights, "bincount").dtype)
+    return astype(_added(counts, astype(numbers, int64), size), to)
+
+
+def _largest(numbers: Tensor) -> int:
+    """The largest of some numbers, of which none is negative."""
+    least = reduce_min(numbers)
+    if is_unread(least._handle):
         raise TraceError(
             "bincount: the size of the result is the largest number plus one, which is not known "
             "inside of compile or vmap, whatever minlength is; count numbers below n by "
             'it.scatter_add(it.zeros(n, dtype="int64"), x, it.ones_like(x))'
         )
-    numbers = wrap(handle)
-    if numbers.size and int(reduce_min(numbers)) < 0:
-        raise ArgumentError(f"bincount: x must not be negative, got {int(reduce_min(numbers))}")
-    size = max(int(reduce_max(numbers)) + 1 if numbers.size else 0, least)
-    counts = _counted("bincount", weights, numbers)
-    to = counts.dtype if weights is None else accumulator(handle_of(weights, "bincount").dtype)
-    return astype(_added(counts, astype(numbers, int64), size), to)
+    if int(least) < 0:
+        raise ArgumentError(f"bincount: x must not be negative, got {int(least)}")
+    return int(reduce_max(numbers))
 
 
 @guarded
