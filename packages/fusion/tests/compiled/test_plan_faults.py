@@ -1,4 +1,5 @@
-"""A pass that raises: compiled functions and plain code run on, one operation after the other."""
+"""A pass or a step of a plan that raises: compiled functions and plain code run on, one operation
+after the other."""
 
 from __future__ import annotations
 
@@ -12,18 +13,20 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile, pipeline
-from ingle.fusion.runtime import plan_cache
+from ingle.fusion.runtime import graph_plans, plan_cache
 
 
-def break_planning(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Every plan of several operations fails from now on; returns what was asked for."""
+def break_planning(
+    monkeypatch: pytest.MonkeyPatch, error: Exception | None = None, times: int = 1 << 30
+) -> list[object]:
+    """The next plans of several operations fail; returns what was asked for."""
     asked: list[object] = []
     own = pipeline.kernel_sequence
 
     def fails(device: object, graph: object, pairs: object) -> object:
-        if len(graph.nodes) > 1:  # type: ignore[attr-defined]
+        if len(graph.nodes) > 1 and len(asked) < times:  # type: ignore[attr-defined]
             asked.append(graph)
-            raise KeyError("%7")
+            raise error or KeyError("%7")
         return own(device, graph, pairs)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pipeline, "kernel_sequence", fails)
@@ -46,6 +49,7 @@ def once_warned(call: Callable[[], object]) -> list[object]:
     texts = [str(w.message) for w in said if w.category is PlanWarning]
     assert len(texts) == 1, texts
     assert "one by one" in texts[0]
+    assert "please report it" in texts[0]
     assert "KeyError: '%7'" in texts[0]
     return found
 
@@ -58,6 +62,22 @@ def test_a_compiled_function_has_its_values_and_says_so_once(monkeypatch):
     for got in once_warned(lambda: f(x).numpy()):
         np.testing.assert_allclose(got, want, rtol=1e-6)
     assert len(asked) == 1, "no later call tries again"
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError("host"), it.errors.OutOfMemoryError("no"), it.errors.LostDeviceError("x")]
+)
+def test_what_a_device_says_while_a_plan_is_made_is_no_fault_of_a_pass(monkeypatch, error):
+    x = it.asarray(np.linspace(-1, 1, 5000, dtype=np.float32))
+    asked = break_planning(monkeypatch, error, 1)
+    f = compile(lambda x: it.exp(x) * 5.0 + it.sum(x))
+    with pytest.raises(type(error)):
+        f(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanWarning)
+        got = f(x).numpy()
+    np.testing.assert_allclose(got, np.exp(x.numpy()) * 5 + x.numpy().sum(), rtol=1e-5)
+    assert len(asked) == 1
 
 
 def trained(steps: int, compiled: bool) -> tuple[list[float], list[np.ndarray]]:
@@ -140,3 +160,135 @@ def test_an_operation_alone_raises_what_is_wrong_with_its_plan(monkeypatch):
     for _ in range(2):
         with pytest.raises(KeyError, match="%7"):
             compile(lambda x: it.sum(x, axis=1))(x).numpy()
+
+
+def break_running(
+    monkeypatch: pytest.MonkeyPatch, error: Exception, runs: int, *, behind: bool = False
+) -> list[int]:
+    """New plans of several operations fail in their run of a number, or behind its end; returns
+    how often they ran."""
+    count = [0]
+    own = graph_plans._planned
+
+    def planned(kept: object, device: object, fusion: object, graph: object, *rest: object):
+        plan = own(kept, device, fusion, graph, *rest)  # type: ignore[arg-type]
+        inner = plan.run
+
+        def run(*args: object) -> object:
+            count[0] += 1
+            made = inner(*args) if behind or count[0] != runs else None
+            if count[0] == runs:
+                raise error
+            return made
+
+        if len(graph.nodes) > 1:  # type: ignore[attr-defined]
+            plan.run = run
+        return plan
+
+    monkeypatch.setattr(graph_plans, "_planned", planned)
+    return count
+
+
+@pytest.mark.parametrize("runs", [1, 3])
+def test_a_step_that_raises_while_it_runs_is_said_once(monkeypatch, runs):
+    x = it.asarray(np.linspace(-1, 1, 5000, dtype=np.float32))
+    want = (it.exp(x) * 3.0 + it.sum(x)).numpy()
+    count = break_running(monkeypatch, KeyError("%7"), runs)
+    f = compile(lambda x: it.exp(x) * 3.0 + it.sum(x))
+    for got in once_warned(lambda: f(x).numpy()):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+    assert count == [runs], "the plan is not used again"
+
+
+@pytest.mark.parametrize("runs", [1, 3, 5])
+@pytest.mark.parametrize("error", [KeyError("%7"), IndexError("9"), AttributeError("address")])
+def test_training_goes_on_where_a_step_raises(monkeypatch, error, runs):
+    want, weights = trained(5, compiled=False)
+    break_running(monkeypatch, error, runs)
+    with pytest.warns(PlanWarning, match=f"while it ran .{type(error).__name__}"):
+        got, mine = trained(5, compiled=True)
+    np.testing.assert_allclose(got, want, rtol=1e-5)
+    for a, b in zip(mine, weights, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        it.errors.OutOfMemoryError("no memory is left"),
+        it.errors.LostDeviceError("the device is gone"),
+        it.errors.OutOfRangeError("take: an index"),
+        it.errors.BackendError("the driver said no"),
+        MemoryError(),
+        RuntimeWarning("an error by the program's filter"),
+    ],
+)
+def test_what_a_device_says_comes_out_as_it_is_and_nothing_is_lost(monkeypatch, error):
+    want, weights = trained(5, compiled=False)
+    count = break_running(monkeypatch, error, 3)
+    it.random.seed(3)
+    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 1))
+    optimizer = optim.Adam(model.parameters(), lr=0.01)
+    x = it.asarray(np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6))
+
+    @compile
+    def step(x: it.Tensor) -> it.Tensor:
+        loss = it.mean(model(x) ** 2.0)
+        optimizer.step(loss.backward())
+        return loss
+
+    losses = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanWarning)
+        while len(losses) < 5:
+            try:
+                losses.append(step(x).item())
+            except type(error) as caught:
+                assert caught is error  # noqa: PT017
+                assert len(losses) == 2
+    assert count == [6], "the plan serves again"
+    np.testing.assert_allclose(losses, want, rtol=1e-5)
+    for p, b in zip(model.parameters(), weights, strict=True):
+        np.testing.assert_allclose(p.numpy(), b, rtol=1e-4, atol=1e-6)
+
+
+def test_plain_code_goes_on_where_a_step_raises(monkeypatch):
+    x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
+    x.backend.flush()
+    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
+
+    def step() -> np.ndarray:
+        y = x
+        for _ in range(8):
+            y = it.tanh(y * 0.4140625 + 1.0)
+        return y.numpy()
+
+    want = step()
+    count = break_running(monkeypatch, KeyError("%7"), 2)
+    for got in once_warned(step):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+    assert count == [2]
+
+
+def test_an_operation_that_raises_by_itself_is_no_fault_of_its_plan(monkeypatch):
+    """Its error is what comes out, and the plan serves again."""
+    broken = [False]
+    own = np.linalg.inv
+
+    def inv(x: np.ndarray) -> np.ndarray:
+        if broken[0]:
+            raise KeyError("by itself")
+        return own(x)
+
+    monkeypatch.setattr(np.linalg, "inv", inv)
+    with it.device("numpy"):
+        f = compile(lambda x: it.linalg.inv(it.exp(x)) + 1.0)
+        x = it.asarray(np.eye(9))
+        want = f(x).numpy()
+        broken[0] = True
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", PlanWarning)
+            with pytest.raises(KeyError, match="by itself"):
+                f(x).numpy()
+            broken[0] = False
+            np.testing.assert_array_equal(f(x).numpy(), want)

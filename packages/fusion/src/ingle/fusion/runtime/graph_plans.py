@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Collection, Sequence
 from functools import partial
 from typing import Any
 
 from ingle.tensor.contract import Handle
-from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program
 
-from ..errors import PlanWarning
 from ..fusion import Fusion
 from ..ir.graph import Graph
 from ..pipeline import compile_graph, filled_graph
@@ -29,6 +26,7 @@ from .input_layouts import laid_out as laid_out_inputs
 from .plan import CompiledPlan, ScheduledPlan
 from .plan_cache import slices_left
 from .plan_codegen import DonationState
+from .plan_faults import PlanFaults
 from .plan_records import StoredPlans, stored_plans
 from .replay import Replay
 from .sized_graph import SizedGraph
@@ -48,8 +46,9 @@ SLICES_OF_A_PIECE = 4
 class GraphPlans:
     """A graph as plans of kernels, made at its first run and anew where a guard fails.
 
-    Where none can be made, which is a fault of a pass, the operations run one by one from then on,
-    and a warning says so once.
+    Where none can be made, or one fails while it runs, which is a fault of a pass or of a step, the
+    operations run one by one from then on, and a warning says so once. What a device says by
+    itself, as that no memory is left, comes out as it is.
 
     Args:
         device: which runs it.
@@ -79,8 +78,7 @@ class GraphPlans:
         self.alike: Sequence[tuple[Graph, Sequence[Any]]] = ()
         self._sizes: SizedGraph | None = None
         self._replay: Replay | None = None
-        self._fault = ""
-        self._told = False
+        self._faults = PlanFaults(len(graph.nodes))
         self._others: dict[Layout, GraphPlans] = {}
         self._kept = None if passing else stored_plans(device, graph)
         self._slices: TimeSlices[ScheduledPlan] | None = None
@@ -97,7 +95,11 @@ class GraphPlans:
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
-                return plan.run(given, scalars)
+                try:
+                    return plan.run(given, scalars)
+                except Exception as error:
+                    self._faults.check_running(error)
+                    return self._without(plan, error, given, numbers)
         if not self.prepared(numbers):
             return self._one_by_one(given, numbers)
         return GraphPlans.__call__(self, given, numbers)
@@ -113,33 +115,30 @@ class GraphPlans:
         """The same, for want of a plan. Where none can be made that is said, unless an operation
         fails by itself: then that is what is wrong."""
         outputs = self.replayed(given, numbers)
-        if self._fault and not self._told:
-            self._told = True
-            warnings.warn(
-                f"no plan could be made, so {len(self._graph.nodes)} operations run one by one, "
-                f"which is slower: {self._fault}; please report it",
-                PlanWarning,
-                stacklevel=2,
-            )
+        self._faults.warn()
         return outputs
 
     def prepared(self, numbers: Sequence[Any]) -> bool:
         """Whether there is a plan for these numbers, which is made if it can be."""
-        if self._fault:
+        if self._faults.text:
             return any(plan.host(*numbers) is not None for plan in self._plans)
         try:
             self.serving(numbers)
         except Exception as error:
-            self._note(error)
+            self._faults.note_planning(error)
             return False
         return True
 
-    def _note(self, error: Exception) -> None:
-        """Notes why no plan can be made; raises what comes from elsewhere, or what holds for an
-        operation alone, which has no other way to run."""
-        if is_from_outside(error) or len(self._graph.nodes) == 1:
-            raise error
-        self._fault = f"{type(error).__name__}: {error}"
+    def _without(
+        self, plan: CompiledPlan, error: Exception, given: Sequence[Handle], numbers: Sequence[Any]
+    ) -> list[Handle]:
+        """The outputs of a run in which a plan failed, which is not used again; unless an operation
+        fails by itself, which is no fault of the plan."""
+        outputs = self.replayed(given, numbers)
+        self._plans = [other for other in self._plans if other is not plan]
+        self._faults.note_running(error)
+        self._faults.warn()
+        return outputs
 
     def recalled(self, numbers: Sequence[Any]) -> bool:
         """Whether there is a plan for these numbers, here or on disk."""
@@ -177,13 +176,11 @@ class GraphPlans:
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
-                if setting.plans and plan.async_plan is not None:
-                    outputs = plan.async_plan(given, scalars, donatable, donation)
-                    if outputs is not None:
-                        return outputs
-                if plan.donors:
-                    return plan.run(given, scalars, donatable, donation)
-                return plan.run(given, scalars)
+                try:
+                    return _run_donating(plan, given, scalars, donatable, donation)
+                except Exception as error:
+                    self._faults.check_running(error, donation)
+                    return self._without(plan, error, given, numbers)
         if not self.prepared(numbers):
             return self._one_by_one(given, numbers)
         return GraphPlans.run_donating(self, given, numbers, donatable, donation)
@@ -211,7 +208,7 @@ class GraphPlans:
 
     def overwritable(self, count: int) -> Collection[int]:
         """Which of so many inputs a run could write over: any, while there is no plan."""
-        return self.donors if self._plans or self._others or self._fault else range(count)
+        return self.donors if self._plans or self._others or self._faults.text else range(count)
 
     def ordered(self, given: Sequence[Handle]) -> list[Ordered]:
         """Inputs as kernels read them."""
@@ -238,9 +235,9 @@ class GraphPlans:
         A plan of few operations is made at once. Half types have other bits until there is a plan,
         so that theirs are, too.
         """
-        if self._plans or not (self.in_slices or self._fault):
+        if self._plans or not (self.in_slices or self._faults.text):
             return False
-        if self._fault:
+        if self._faults.text:
             return True
         if not is_sliced():
             return False
@@ -249,7 +246,7 @@ class GraphPlans:
         try:
             return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
         except Exception as error:
-            self._note(error)
+            self._faults.note_planning(error)
             return True
 
     @uncollected()
@@ -370,6 +367,20 @@ def _planned(
     if kept is not None:
         kept.put(numbers, plan.data)
     return plan
+
+
+def _run_donating(
+    plan: CompiledPlan, given: Sequence[Handle], scalars: Any, donatable: Sequence[bool],
+    donation: DonationState,
+) -> list[Handle]:  # fmt: skip
+    """Runs a plan, in the background where it shall."""
+    if setting.plans and plan.async_plan is not None:
+        outputs = plan.async_plan(given, scalars, donatable, donation)
+        if outputs is not None:
+            return outputs
+    if plan.donors:
+        return plan.run(given, scalars, donatable, donation)
+    return plan.run(given, scalars)
 
 
 def parts_of(graph: Graph) -> int:
