@@ -66,3 +66,25 @@ def test_arguments_without_influence_have_a_gradient_of_zeros():
     """What the answer for `allow_unused` says."""
     first, second = autodiff.grad(lambda x, y: it.sum(x), (0, 1))(it.ones(2), it.ones(3))
     assert (first.tolist(), second.tolist()) == ([1.0, 1.0], [0.0, 0.0, 0.0])
+
+
+@pytest.mark.parametrize(
+    "name", ["grad", "value_and_grad", "jacobian", "hessian", "vmap", "checkpoint"]
+)
+@pytest.mark.parametrize("given", [it.ones(3), 2.0, [it.ones(2)], {"w": it.ones(1)}], ids=str)
+def test_the_arguments_go_to_the_function_that_a_transform_gives(name: str, given: Any):
+    """PyTorch's `jacobian(f, x)` and `checkpoint(f, x)` are calls of it."""
+    with pytest.raises(OperandError, match=rf"^{name}: got .*: {name}\(f\)\(x\)"):
+        getattr(autodiff, name)(it.sum, given)
+    for keyword in ("argnums", "in_axes", "out_axes"):
+        if keyword in inspect.signature(getattr(autodiff, name)).parameters:
+            with pytest.raises(OperandError, match=f"^{name}: got "):
+                getattr(autodiff, name)(it.sum, **{keyword: given})
+
+
+def test_what_chooses_arguments_may_be_nested():
+    x = it.asarray([[1.0, 2.0]])
+    axes = ({"a": 0, "b": (1, None)},)
+    rows = autodiff.vmap(lambda t: t["a"] * t["b"][1], in_axes=axes)({"a": x, "b": (x.T, 2.0)})
+    assert rows.tolist() == [[2.0, 4.0]]
+    assert autodiff.grad(lambda x, y: it.sum(x * y), (0, -1))(x, x)[1].tolist() == x.tolist()

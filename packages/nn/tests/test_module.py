@@ -303,3 +303,8 @@ def test_a_parameter_has_the_facts_of_its_tensor() -> None:
 def test_a_dtype_in_place_of_a_device():
     with pytest.raises(BackendError, match=r"'float64' is a dtype.*module\.to\(dtype='float64'\)"):
         nn.Linear(2, 2).to("float64")
+
+
+def test_a_list_in_a_row_of_modules_says_how_it_is_given():
+    with pytest.raises(OperandError, match=r"got list; write Sequential\(\*modules\)"):
+        nn.Sequential([nn.Linear(2, 3), nn.ReLU()])

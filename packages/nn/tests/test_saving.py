@@ -479,3 +479,18 @@ def test_parts_of_processes_that_live_stay(tmp_path: Path) -> None:
             assert living.exists()
             assert len(list(tmp_path.iterdir())) == 2
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_exchanged_arguments_say_which_comes_first(tmp_path):
+    model, path = nn.Linear(2, 3), tmp_path / "model.safetensors"
+    with pytest.raises(OperandError, match=r"load: the path, which comes first.* got Linear"):
+        nn.load(model, path)
+    with pytest.raises(OperandError, match=r"save: .* the path comes first"):
+        nn.save(model, path)
+    with pytest.raises(OperandError, match=r"save: the path, which comes first, .* got Linear"):
+        nn.save(model, model.state_dict())
+    with (
+        pytest.raises(OperandError, match=r"atomic_write: the path .* got int"),
+        nn.atomic_write(3),
+    ):
+        raise AssertionError("it is no path")

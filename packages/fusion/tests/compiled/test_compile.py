@@ -396,3 +396,8 @@ def test_the_indices_of_a_triangle_follow_from_sizes_alone() -> None:
     rows, columns = np.triu_indices(3, 1, 4)
     found = compile(lambda x: x[tuple(it.triu_indices(3, 4, offset=1))])(it.asarray(x))
     np.testing.assert_array_equal(found.numpy(), x[rows, columns])
+
+
+def test_the_arguments_go_to_the_compiled_function():
+    with pytest.raises(OperandError, match=r"compile: got Tensor behind .*: compile\(f\)\(x\)"):
+        compile(it.sum, it.ones(3))

@@ -9,6 +9,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError, OperandError
+from ingle.tensor.pytree import flatten
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,15 +32,20 @@ _INSTEAD = {
 """Keywords of PyTorch's and JAX's transforms, and what to write here."""
 
 
+_CHOICES = frozenset({"argnums", "in_axes", "out_axes"})
+"""Arguments behind the function that choose among its own: numbers, or None, in any nesting."""
+
+
 def of_functions(transform: Callable[P, R]) -> Callable[P, R]:
-    """The transform, which says what to write for a value in place of its function, and for
-    keywords that other libraries' transforms have.
+    """The transform, which says what to write for a value in place of its function, for the
+    function's own arguments behind it, and for keywords that other libraries' transforms have.
 
     Args:
         transform: its first argument is a function.
 
     Raises:
-        OperandError: the transform, when it is called, for a value in place of its function.
+        OperandError: the transform, when it is called, for a value in place of its function or of a
+            number that chooses an argument.
         ArgumentError: the same for a keyword of PyTorch's or JAX's that it does not have.
 
     >>> import ingle.tensor as it
@@ -51,17 +57,32 @@ def of_functions(transform: Callable[P, R]) -> Callable[P, R]:
     grad: needs a function, got a Tensor
     """
     name, takes = transform.__name__, inspect.signature(transform).parameters
+    by_place = [p.name for p in takes.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+    ends = all(p.kind is not p.VAR_POSITIONAL for p in takes.values())
 
     @functools.wraps(transform)
     def checked(*args: P.args, **kwargs: P.kwargs) -> R:
         if args and not callable(args[0]):
             raise OperandError(f"{name}: needs a function, got {_told(name, args[0])}")
+        named = dict(zip(by_place, args, strict=False)) | kwargs
+        wrong = [v for k, v in named.items() if k in _CHOICES and not _chooses(v)]
+        if ends:
+            wrong += args[len(by_place) :]
+        if wrong:
+            raise OperandError(
+                f"{name}: got {type(wrong[0]).__name__} behind the function; {name}(f) is a "
+                f"function, which takes the arguments of f: {name}(f)(x)"
+            )
         for key, value in kwargs.items():
             if key not in takes and key in _INSTEAD:
                 raise ArgumentError(f"{name}: there is no {key}={value!r}; {_INSTEAD[key]}")
         return transform(*args, **kwargs)
 
     return checked
+
+
+def _chooses(value: Any) -> bool:
+    return all(x is None or isinstance(x, int) for x in flatten(value))
 
 
 def _told(name: str, given: Any) -> str:

@@ -38,6 +38,7 @@ class _Container(Module):
                 f"{type(self).__name__}: entry {name!r} must be a Module, got "
                 f"{type(value).__name__}"
                 + ("; did you mean to call it?" if isinstance(value, type) else "")
+                + (f"; write {type(self).__name__}(*modules)" if type(value) is list else "")
             )
         return value
 

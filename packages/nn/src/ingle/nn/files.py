@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
+from ingle.tensor.errors import OperandError
 from ingle.tensor.file_errors import FileWriteError as FileWriteError
 from ingle.tensor.file_errors import writing as writing
 
@@ -42,6 +43,17 @@ def require_writable(folder: str | os.PathLike[str]) -> None:
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
 
+def as_path(name: str, path: object, what: str) -> Path:
+    """A path from what the user of a function gave, who may have exchanged its arguments.
+
+    Raises:
+        OperandError: it is neither text nor a path.
+    """
+    if not isinstance(path, str | os.PathLike):
+        raise OperandError(f"{name}: {what} must be text or a path, got {type(path).__name__}")
+    return Path(path)
+
+
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     """Opens a binary file that takes the place of `path` when the block ends without an exception.
@@ -51,6 +63,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     killed processes of this machine have left beside it is removed.
 
     Raises:
+        OperandError: `path` is neither text nor a path.
         FileWriteError: the disk is full or read-only, or the folder cannot be written to.
 
     >>> import pathlib, tempfile
@@ -61,7 +74,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     >>> target.read_text()
     'whole'
     """
-    target = Path(path)
+    target = as_path("atomic_write", path, "the path of the file to write")
     part = target.with_name(f"{_lead(target)}{os.getpid()}.{secrets.token_hex(4)}.part")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)

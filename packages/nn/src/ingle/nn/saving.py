@@ -23,7 +23,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,7 +31,7 @@ import safetensors.numpy
 from ingle.tensor import Cell, Device, Tensor, asarray, pack, reshape, transaction, unpack
 from ingle.tensor.errors import OperandError
 
-from .files import atomic_write
+from .files import as_path, atomic_write
 from .module import Module
 from .reading import CheckpointError, Contents, checksum, read, seal
 from .state import StateError, as_tensor
@@ -94,6 +93,7 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
         metadata: anything that JSON can hold, kept beside the values.
 
     Raises:
+        OperandError: `path` is no path, or `what` neither a module nor a mapping.
         CheckpointError: a value or the metadata cannot be stored; or a finalizer saves while
             Python goes down.
         FileWriteError: the disk is full or read-only, or the folder cannot be written to.
@@ -112,6 +112,7 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
             "write; save from a function for atexit.register, not from a finalizer"
         )
     packed = _pack(what)
+    path = as_path("save", path, "the path, which comes first,")
     arrays = {name: _stored(tensor) for name, tensor in packed.tensors.items()}
     manifest = {
         "format": FORMAT,
@@ -166,6 +167,7 @@ def load(
         device: where the tensors go; the default device if not given.
 
     Raises:
+        OperandError: `path` is no path, or `into` nothing that can be set.
         CheckpointError: the file is missing, cut off, damaged, of a newer format, or of another
             kind; the message says what to do.
         StateError: the values do not fit `into`.
@@ -179,7 +181,9 @@ def load(
     >>> checkpoint["step"], checkpoint["best"].item(), sorted(checkpoint.section("model"))
     (3, 0.5, ['bias', 'weight'])
     """
-    contents = read(Path(path), FORMAT)
+    contents = read(
+        as_path("load", path, "the path, which comes first, nn.load(path, module),"), FORMAT
+    )
     checkpoint = _unpack(contents, device)
     if into is None:
         return checkpoint

@@ -58,7 +58,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-def compile(function: Callable[P, R] = _NO_FUNCTION, **keywords: Any) -> Compiled[P, R]:
+def compile(
+    function: Callable[P, R] = _NO_FUNCTION, *arguments: Any, **keywords: Any
+) -> Compiled[P, R]:
     """The function, recorded at its first call and run as one plan from then on.
 
     Tensors, numbers and cells (so modules, optimizers and generators) are found by themselves:
@@ -74,7 +76,7 @@ def compile(function: Callable[P, R] = _NO_FUNCTION, **keywords: Any) -> Compile
             lists and dicts. It must not read values of tensors.
 
     Raises:
-        OperandError: it is not a function.
+        OperandError: it is not a function, or something stands behind it.
         ArgumentError: there is a keyword, such as one of `torch.compile`; it says what to do.
         CompileError: the function reads a value of a tensor, or does something else each time.
 
@@ -91,6 +93,11 @@ def compile(function: Callable[P, R] = _NO_FUNCTION, **keywords: Any) -> Compile
         raise OperandError(
             f"compile: needs a function of tensors, got {type(function).__name__}; write "
             "compile(f)(x), or @compile above a function"
+        )
+    if arguments:
+        raise OperandError(
+            f"compile: got {type(arguments[0]).__name__} behind the function; compile(f) is a "
+            "function, which takes the arguments of f: compile(f)(x)"
         )
     return Compiled(function)
 
