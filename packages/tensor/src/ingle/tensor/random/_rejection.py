@@ -24,6 +24,8 @@ from .generator import Generator, draws_from
 Attempt = Callable[..., tuple[Tensor, Tensor]]
 """From drawn numbers and parameters along one axis to values and whether each is accepted."""
 
+_Carry = tuple[Tensor, Tensor, Tensor, Tensor]
+
 ROUNDS = 64
 """So many attempts have their places in the stream, whether they are made or not: how far a
 generator moves depends on the shape alone. Methods here accept at least three of four, so that
@@ -142,11 +144,11 @@ def _all_again(
     key = [ops.full((), half, dtype=uint32, device=device) for half in halves]
     counter = ops.full((), place.counter, dtype=uint64, device=device)
 
-    def goes_on(carry: Any) -> Tensor:
+    def goes_on(carry: _Carry) -> Tensor:
         number, _, left, _ = carry
         return ops.any(left) & (number < ROUNDS)
 
-    def again(carry: Any) -> Any:
+    def again(carry: _Carry) -> _Carry:
         number, counter, left, values = carry
         counter = counter + draws.blocks
         order = ops.maximum(ops.cumulative_sum(left.astype(int64)) - 1, 0)
@@ -155,6 +157,5 @@ def _all_again(
         return number + 1, counter, left & ~accepted, ops.where(left, found, values)
 
     one = ops.ones((), dtype=int32, device=device)
-    carry: Any = while_loop(goes_on, again, (one, counter, left, values))
-    found: Tensor = carry[3]
+    found: Tensor = while_loop(goes_on, again, (one, counter, left, values))[3]
     return found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from .. import ops
 from ..control import while_loop
@@ -28,6 +27,7 @@ _LARGE = 10.0
 """The rate from which on Poisson numbers are drawn by rejection."""
 _TOGETHER = 8
 """How many probabilities are added between two looks at whether all have found their number."""
+_Carry = tuple[Tensor, Tensor, Tensor, Tensor]
 _STEPS = 1 << 31
 """Weights count in multiples of the largest one over this: sums of integers have no rounding."""
 
@@ -206,13 +206,13 @@ def _by_addition(rate: Tensor, place: Place) -> Tensor:
     """The number of probabilities that add up to less than a uniform float."""
     u = inside(ops.random_uniform(rate.shape, place, dtype=float64, device=rate.device))
 
-    def goes_on(carry: Any) -> Tensor:
+    def goes_on(carry: _Carry) -> Tensor:
         i, _, _, total = carry
         # More than 100 come with a probability below 1e-60, the rounding of the sum with one of
         # 1e-16.
         return ops.any(u > total) & (i < 100)
 
-    def more(carry: Any) -> Any:
+    def more(carry: _Carry) -> _Carry:
         i, k, p, total = carry
         for _ in range(_TOGETHER):
             k = ops.where(u > total, i, k)
