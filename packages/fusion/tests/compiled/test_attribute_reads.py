@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ import pytest
 import ingle.nn as nn
 import ingle.tensor as it
 from ingle.fusion import CompileError, compile
+from ingle.fusion.compiled import attribute_reads
 
 
 class Settings:
@@ -119,3 +121,55 @@ def test_what_contains_itself_is_refused():
     f = compile(lambda x: x * net.settings[0])
     with pytest.raises(CompileError, match="contains itself"):
         f(it.ones(1))
+
+
+@pytest.mark.parametrize(
+    "module",
+    [
+        lambda: nn.Identity(),
+        lambda: nn.Linear(2, 2),
+        lambda: nn.Sequential(nn.ReLU()),
+        lambda: nn.ParameterDict({}),
+    ],
+    ids=["Identity", "Linear", "Sequential", "ParameterDict"],
+)
+@pytest.mark.parametrize("own", ["options", "_options"])
+def test_what_is_kept_in_a_module_of_our_own_classes_is_compared(module: Any, own: str) -> None:
+    """They announce what they change themselves, and know nothing of what others put there."""
+    m = module()
+
+    @compile
+    def f(x: it.Tensor) -> it.Tensor:
+        held = getattr(m, own)
+        return x * held["list"][0] * float(held["array"][0]) * held["tensor"]
+
+    setattr(m, own, {"list": [2.0], "array": np.ones(1), "tensor": it.ones(1)})
+    x = it.ones(1)
+    assert [f(x).item() for _ in range(3)] == [2.0] * 3
+    recorded = f.recordings
+    getattr(m, own)["list"][0] = 3.0
+    assert f(x).item() == 3.0
+    getattr(m, own)["array"] += 1.0
+    assert f(x).item() == 6.0
+    getattr(m, own)["tensor"][0] = 5.0
+    assert f(x).item() == 30.0
+    assert f.recordings > recorded
+    recorded = f.recordings
+    assert f(x).item() == 30.0
+    assert f.recordings <= recorded + 1
+
+
+def test_what_our_own_classes_announce_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    handle = model[0].register_forward_hook(lambda module, args, out: out * 2.0)
+    f = compile(lambda x: model(x))
+    x = it.ones((1, 2))
+    first = f(x).numpy()
+    f(x)
+    asked = []
+    own = attribute_reads.Snapshot.holds
+    monkeypatch.setattr(attribute_reads.Snapshot, "holds", lambda *a: (asked.append(a), own(*a))[1])
+    f(x)
+    assert not asked
+    handle.remove()
+    np.testing.assert_allclose(f(x).numpy() * 2.0, first, rtol=1e-6)

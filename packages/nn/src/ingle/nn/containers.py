@@ -324,4 +324,5 @@ class ParameterDict(_Parameters, _Named):
         self.update(values or {})
 
 
+structure.announced.add("_entries")
 assigning.containers.update({list: ModuleList, dict: ModuleDict})

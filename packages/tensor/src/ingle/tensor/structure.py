@@ -26,6 +26,10 @@ from .locks import renewed
 owners: list[type] = []
 """The classes whose instances move the epoch: who records what they hold need not compare it."""
 
+announced: set[str] = set()
+"""Attributes of Ingle's own classes among these that hold what can be changed in place and move the
+epoch when that happens."""
+
 _bits = SystemRandom().getrandbits
 _epoch = 0
 _lock = renewed(sys.modules[__name__], "_lock")

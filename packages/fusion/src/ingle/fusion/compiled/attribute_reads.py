@@ -19,7 +19,7 @@ from weakref import ref
 from ingle.tensor import Tensor
 from ingle.tensor.blocks import block, holding
 from ingle.tensor.locks import renewed
-from ingle.tensor.structure import attributes_of, owners
+from ingle.tensor.structure import announced, attributes_of, owners
 
 from .snapshots import Snapshot, content, is_users, name_of, stays
 
@@ -176,9 +176,7 @@ class AttributeWatch:
     def read(self, owner: Any, name: str, value: Any) -> Any:
         """Notes the read of an attribute; returns the value that the function is to see."""
         path = self._paths.get(id(owner))
-        # Modules say when an attribute is assigned, and Ingle's own also when a list changes.
-        kind: Any = type(owner)
-        if path is None and not _is_users_module(kind):
+        if path is None and not _is_compared(owner, name):
             return value
         hidden = name.startswith("__") and (name != "__dict__" or path is None)
         if self._busy or hidden or (id(owner), name) in self._noted:
@@ -252,9 +250,28 @@ def _reading(path: Path, kind: type, name: str, seen: Snapshot) -> Reading:
     return Reading(path, name, seen, f"attribute {name!r} of a {name_of(kind)}")
 
 
+def _is_compared(owner: Any, name: str) -> bool:
+    """Whether what an attribute holds is looked at, of an object that is no argument.
+
+    Modules say when an attribute is assigned, and not when a list in it changes. Ingle's own
+    classes say that of theirs, and know nothing of what others keep in their instances.
+    """
+    kind: Any = type(owner)
+    if _is_users_module(kind):
+        return True
+    if name in announced or not _is_module(kind):
+        return False
+    return name in attributes_of(owner)
+
+
+@lru_cache(maxsize=4096)
+def _is_module(kind: Any) -> bool:
+    return issubclass(kind, tuple(owners))
+
+
 @lru_cache(maxsize=4096)
 def _is_users_module(kind: Any) -> bool:
-    return issubclass(kind, tuple(owners)) and is_users(kind)
+    return _is_module(kind) and is_users(kind)
 
 
 def _is_kept(owner: Any, name: str) -> bool:
