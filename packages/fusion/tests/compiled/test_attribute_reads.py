@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ingle.nn as nn
+import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import CompileError, compile
 from ingle.fusion.compiled import attribute_reads
@@ -173,3 +174,50 @@ def test_what_our_own_classes_announce_is_not_compared(monkeypatch: pytest.Monke
     assert not asked
     handle.remove()
     np.testing.assert_allclose(f(x).numpy() * 2.0, first, rtol=1e-6)
+
+
+class Scaled(optim.SGD):
+    """An optimizer of users', which keeps a list."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__(model, lr=1.0)
+        self.scale = [1.0]
+
+    def step(self, grads: Any) -> None:
+        super().step(grads * self.scale[0])
+
+
+def test_what_is_kept_in_an_optimizer_is_compared() -> None:
+    model = nn.Linear(1, 1, bias=False)
+    model.weight.value = it.zeros((1, 1))
+    optimizer, other = Scaled(model), optim.SGD(model, lr=1.0)
+    other.options = [1.0]  # type: ignore[attr-defined]
+
+    @compile
+    def step(x: it.Tensor) -> None:
+        optimizer.step(it.sum(model(x) * other.options[0]).backward())  # type: ignore[attr-defined]
+
+    x = it.ones((1, 1))
+    for _ in range(4):
+        step(x)
+    assert model.weight.item() == -4.0
+    optimizer.scale[0] = 10.0
+    step(x)
+    assert model.weight.item() == -14.0
+    other.options[0] = 100.0  # type: ignore[attr-defined]
+    step(x)
+    assert model.weight.item() == -1014.0
+
+
+def test_what_our_own_optimizers_announce_is_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = nn.Linear(2, 2)
+    optimizer = optim.Adam(model)
+    step = compile(lambda x: optimizer.step(it.sum(model(x)).backward()))
+    x = it.ones((1, 2))
+    for _ in range(4):
+        step(x)
+    asked = []
+    own = attribute_reads.Snapshot.holds
+    monkeypatch.setattr(attribute_reads.Snapshot, "holds", lambda *a: (asked.append(a), own(*a))[1])
+    step(x)
+    assert not asked

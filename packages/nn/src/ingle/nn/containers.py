@@ -22,6 +22,7 @@ class _Container(Module):
 
     _entries: dict[str, Any]
     _kind: str = "modules"
+    _announced = Module._announced | {"_entries"}
 
     def __init__(self) -> None:
         structure.attributes(self)["_entries"] = {}
@@ -324,5 +325,4 @@ class ParameterDict(_Parameters, _Named):
         self.update(values or {})
 
 
-structure.announced.add("_entries")
 assigning.containers.update({list: ModuleList, dict: ModuleDict})

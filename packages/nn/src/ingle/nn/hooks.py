@@ -48,9 +48,6 @@ class Handle:
         self.remove()
 
 
-structure.announced.add("_hooks")
-
-
 class Hooks:
     """The hooks of one module, each kind in the order in which they are called."""
 

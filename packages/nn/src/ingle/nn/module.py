@@ -50,6 +50,7 @@ class Module(structure.Watched, PyTorchMethods):
 
     training: bool = True
     checkpointed: bool = False
+    _announced = frozenset({"_hooks"})
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every module writes its own."""

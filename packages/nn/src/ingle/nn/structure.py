@@ -12,7 +12,6 @@ True
 """
 
 from ingle.tensor.structure import Watched as Watched
-from ingle.tensor.structure import announced as announced
 from ingle.tensor.structure import assigned as assigned
 from ingle.tensor.structure import attributes as attributes
 from ingle.tensor.structure import changed as changed

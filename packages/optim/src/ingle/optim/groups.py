@@ -232,6 +232,8 @@ class Group(Structured):
     (['weight', 'bias'], 0.01, 0.01)
     """
 
+    _announced = frozenset({"slots"})
+
     def __init__(self, slots: list[Slot], lr: Rate, options: dict[str, Any]) -> None:
         self.slots = slots
         for slot, steps in zip(slots, shared([slot.steps for slot in slots]), strict=True):

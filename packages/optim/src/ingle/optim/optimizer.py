@@ -74,6 +74,9 @@ class Optimizer(Structured):
                 name=name, obj=self,
             )  # fmt: skip
 
+    # Groups are added by assigning another list; what was given as defaults stays.
+    _announced = frozenset({"groups", "_defaults"})
+
     def __init__(
         self,
         params: Parameters,

@@ -18,17 +18,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from random import SystemRandom
-from typing import Any, NamedTuple, Never
+from typing import Any, ClassVar, NamedTuple, Never
 from weakref import ref
 
 from .locks import renewed
 
 owners: list[type] = []
 """The classes whose instances move the epoch: who records what they hold need not compare it."""
-
-announced: set[str] = set()
-"""Attributes of Ingle's own classes among these that hold what can be changed in place and move the
-epoch when that happens."""
 
 _bits = SystemRandom().getrandbits
 _epoch = 0
@@ -115,6 +111,10 @@ def attributes_of(thing: Any) -> dict[str, Any]:
 class Watched(_Attributed):
     """A base for classes that move the epoch, whose `__dict__` others may write to.
 
+    Attributes:
+        _announced: attributes that hold what can be changed in place, and move the epoch whenever
+            that happens, so that nobody need compare them.
+
     >>> from ingle.tensor import structure
     >>> class Thing(structure.Watched): pass
     >>> thing, before = Thing(), structure.epoch()
@@ -122,6 +122,8 @@ class Watched(_Attributed):
     >>> structure.epoch() == before
     False
     """
+
+    _announced: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
@@ -249,3 +251,6 @@ def _move(bits: int) -> None:
     global _epoch
     with _lock:
         _epoch ^= bits
+
+
+owners.append(Structured)

@@ -19,7 +19,7 @@ from weakref import ref
 from ingle.tensor import Tensor
 from ingle.tensor.blocks import block, holding
 from ingle.tensor.locks import renewed
-from ingle.tensor.structure import announced, attributes_of, owners
+from ingle.tensor.structure import attributes_of, owners
 
 from .snapshots import Snapshot, content, is_users, name_of, stays
 
@@ -257,21 +257,14 @@ def _is_compared(owner: Any, name: str) -> bool:
     classes say that of theirs, and know nothing of what others keep in their instances.
     """
     kind: Any = type(owner)
-    if _is_users_module(kind):
-        return True
-    if name in announced or not _is_module(kind):
+    if not _is_module(kind) or name in kind._announced:
         return False
-    return name in attributes_of(owner)
+    return is_users(kind) or name in attributes_of(owner)
 
 
 @lru_cache(maxsize=4096)
 def _is_module(kind: Any) -> bool:
     return issubclass(kind, tuple(owners))
-
-
-@lru_cache(maxsize=4096)
-def _is_users_module(kind: Any) -> bool:
-    return _is_module(kind) and is_users(kind)
 
 
 def _is_kept(owner: Any, name: str) -> bool:
