@@ -99,8 +99,7 @@ def test_an_error_of_a_compiled_function_names_its_line(
 @pytest.mark.parametrize(
     ("asks", "name"),
     [
-        (lambda x: it.bincount(x, minlength=6), "bincount: "),
-        (lambda x: it.histogram(x.astype("float32")), "histogram: "),
+        (lambda x: it.allclose(x, x), "allclose: "),
         (lambda x: it.repeat(x, x), "repeat: "),
         (lambda x: x if x[0] > 0 else -x, ""),
     ],

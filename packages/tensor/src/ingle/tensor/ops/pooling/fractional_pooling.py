@@ -178,7 +178,7 @@ def _samples_of(
 ) -> Handle:
     shape = (*images.shape[:2], len(images.shape) - 2)
     if samples is None:
-        from ...random import uniform
+        from ...random.basic import uniform
 
         dtype = float64 if images.dtype is float64 else float32
         device = images.backend.device
