@@ -114,7 +114,7 @@ def test_wrong_arguments() -> None:
     scaler = optim.LossScaler()
     with pytest.raises(OperandError, match="a tensor of floats; got float"):
         scaler.scale(1.0)  # type: ignore[arg-type]
-    with pytest.raises(OperandError, match="expected the Gradients"):
+    with pytest.raises(OperandError, match="expected the gradients"):
         scaler.step(optim.SGD([nn.Parameter([1.0])], lr=0.1), {})  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="_growth_tracker is missing"):
         scaler.load_state_dict({"scale": 1.0, "growth_factor": 2.0, "backoff_factor": 0.5,

@@ -278,7 +278,7 @@ GIVEN: list[tuple[Any, type[Exception], str]] = [
     (lambda: optim.Adam([W]).step(Gradients({})), ArgumentError, "of another model"),
     (lambda: optim.Adam([W]).step(Gradients({W: it.ones(3)})), ShapeError, "'0' has shape"),
     (lambda: optim.Adam([W]).backward_step(it.ones(())), GradientError, "records gradients"),
-    (lambda: optim.clip_grad_norm([it.ones(1)], 1.0), OperandError, "expected the Gradients"),
+    (lambda: optim.clip_grad_norm([it.ones(1)], 1.0), OperandError, "expected the gradients"),
     (lambda: optim.clip_grad_norm(Gradients({}), 1.0), ArgumentError, "no gradients in this"),
     (lambda: optim.clip_grad_norm(Gradients({W: W.raw}), -1.0), ArgumentError, "at least 0"),
     (lambda: optim.clip_grad_value(Gradients({W: W.raw}), -1.0), ArgumentError, "at least 0"),
