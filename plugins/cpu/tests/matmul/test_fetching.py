@@ -40,7 +40,8 @@ def _fetched(m: int, n: int, k: int, near: int, epilogue: Epilogue = ADDED) -> F
 
 
 def test_tiles_fetch_what_is_read_where_all_panels_are_near() -> None:
-    assert _fetched(32, 512, 128, near=0) == Fetched([1], 4 * 512, ahead=1)
+    # What is written is asked for.
+    assert _fetched(32, 512, 128, near=0) == Fetched([1, 0], 4 * 512, ahead=1, asked=1)
 
 
 def test_what_is_read_and_written_is_asked_for_where_tiles_fetch_panels() -> None:
@@ -50,10 +51,12 @@ def test_what_is_read_and_written_is_asked_for_where_tiles_fetch_panels() -> Non
 @pytest.mark.parametrize(("k", "count"), [(32, 0), (64, 1), (127, 1), (128, 2), (1024, 2)])
 def test_no_more_is_asked_for_than_sums_have_time_for(k: int, count: int) -> None:
     assert _fetched(32, 512, k, near=1).asked == count
+    assert _fetched(32, 512, k, near=0).asked == min(count, 1)
 
 
 def test_what_is_stored_as_it_is_goes_to_the_result_at_once() -> None:
-    assert _fetched(32, 512, 128, near=1, epilogue=identity("float32")).asked == 0
+    for near in (0, 1):
+        assert _fetched(32, 512, 128, near, identity("float32")) == Fetched()
 
 
 def test_operands_of_other_strides_are_left_out() -> None:

@@ -97,7 +97,7 @@ class DriverArgs(NamedTuple, Generic[T]):
     over: T  # columns that the last panel of a row, or of all, has behind its end
     operands: T  # of the epilogue, the tile not counted
     fetched: T  # how many of them tiles fetch ahead
-    asked: T  # how many are asked for before each group of tiles instead
+    asked: T  # how many more are asked for before each group of tiles
     fetched_row: T  # bytes of a row of these
     nest_args: T  # of the epilogue: how many
     inner_at: T  # where among them n is

@@ -71,8 +71,8 @@ class FetchingCode(PackingCode):
 
     def ask(self, column: str, columns: str) -> None:
         """Asks for the pieces of operands that the epilogue of a group of tiles is about to read or
-        write, where tiles fetch b: the pieces of rows are too short for the processor to foresee,
-        and come while the tiles are computed."""
+        write, and that tiles do not fetch: the pieces of rows are too short for the processor to
+        foresee, and come while the tiles are computed."""
         w = self.w
 
         def operand(n: str, _: Values) -> Values:
@@ -99,7 +99,8 @@ class FetchingCode(PackingCode):
             return []
 
         def operands() -> Values:
-            w.loop("asked", "0", self.arg.asked, "1", [], operand)
+            stop = self.plus(self.arg.fetched, self.arg.asked)
+            w.loop("asked", self.arg.fetched, stop, "1", [], operand)
             return []
 
         w.when(self.last, [], operands)

@@ -20,10 +20,10 @@ class Fetched(NamedTuple):
     """Operands of the epilogue that are brought near before it reads or writes them.
 
     Attributes:
-        numbers: which.
+        numbers: which; first those that tiles fetch ahead.
         row: bytes of a row of each.
         ahead: how many tiles fetch ahead.
-        asked: how many are asked for before each group of tiles.
+        asked: how many others are asked for before each group of tiles.
     """
 
     numbers: Sequence[int] = ()
@@ -37,24 +37,23 @@ def fetched_of(
 ) -> Fetched:
     """What of the epilogue's operands lies in dense rows of the same length.
 
-    Tiles fetch what is read, if they do not have to fetch b; else pieces of the rows are asked for,
-    also of what is written, unless sums are so short that this would take a part of their time.
-    Nothing where there is more than one matrix.
+    Tiles fetch what is read, if they do not have to fetch b; pieces of all other rows are asked
+    for, unless sums are so short that this would take a part of their time. Nothing where there is
+    more than one matrix, or where tiles go to the result at once.
     """
     _, _, panels = widths(problem, choice)
-    if padded(problem, choice) or math.prod(problem.batch) != 1:
+    if padded(problem, choice) or math.prod(problem.batch) != 1 or is_identity(epilogue):
         return Fetched()
     rows = {
         n: problem.n * SIZES[operand.dtype]
         for n, (operand, steps) in enumerate(zip(epilogue.operands, strides, strict=True))
         if tuple(steps[-2:]) == (problem.n, 1)
     }
-    near = choice.near * choice.panel_blocks >= panels
-    if near:
-        rows = {n: nbytes for n, nbytes in rows.items() if not epilogue.operands[n].output}
     longest = max(rows.values(), default=1)
     numbers = [n for n, nbytes in rows.items() if nbytes == longest]
-    if near:
-        return Fetched(numbers, longest, ahead=len(numbers))
-    numbers = numbers[: problem.k * problem.turns // STEPS_OF_AN_OPERAND]
-    return Fetched(numbers, longest, asked=0 if is_identity(epilogue) else len(numbers))
+    ahead: list[int] = []
+    if choice.near * choice.panel_blocks >= panels:
+        ahead = [n for n in numbers if not epilogue.operands[n].output]
+    most = problem.k * problem.turns // STEPS_OF_AN_OPERAND
+    asked = [n for n in numbers if n not in ahead][:most]
+    return Fetched([*ahead, *asked], longest, len(ahead), len(asked))
