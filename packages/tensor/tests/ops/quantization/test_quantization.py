@@ -7,6 +7,7 @@ import pytest
 import ingle.tensor as it
 from ingle import autodiff
 from ingle.tensor.errors import ArgumentError, DTypeError, OperandError, ShapeError
+from ingle.tensor.ops.quantization.decoding import decode_weight
 from ingle.tensor.pytree import flatten, tree_map
 from ingle.testkit.bits import same_bits
 
@@ -395,3 +396,26 @@ def test_a_zero_point_has_the_blocks_of_the_scale() -> None:
         it.dequantize(codes, it.ones((2, 4)), zero)
     with pytest.raises(ShapeError, match=r"quantized_linear: .*scale.*zero_point"):
         it.quantized_linear(it.ones((1, 8)), codes, it.ones((2, 4)), zero, dtype="int8")
+
+
+def test_a_weight_of_packed_codes():
+    rng = np.random.default_rng(0)
+    codes = it.pack(it.asarray(rng.integers(0, 16, (4, 9)).astype(np.uint8)).astype("uint4"))
+    scale, zero = (
+        it.asarray(rng.uniform(0.1, 1, (4, 3)).astype(np.float32)),
+        it.ones((4, 3), dtype="int32"),
+    )
+    found = decode_weight(codes, scale, zero, dtype="uint4", size=9)
+    each = it.unpack(codes, "uint4", size=9, into="uint8")
+    assert same_bits(found, it.dequantize(each, scale, zero))
+    assert same_bits(
+        decode_weight(codes, scale, 3, dtype="uint4", size=9), it.dequantize(each, scale, 3)
+    )
+    with pytest.raises(DTypeError, match=r"decode_weight: dtype must be int4.*int8"):
+        decode_weight(codes, scale, dtype="int8", size=9)
+    with pytest.raises(DTypeError, match=r"decode_weight: codes must be uint8.*int8"):
+        decode_weight(codes.astype("int8"), scale, dtype="int4", size=9)
+    with pytest.raises(ShapeError, match=r"decode_weight: 11 numbers need 6 bytes"):
+        decode_weight(codes, scale, dtype="int4", size=11)
+    with pytest.raises(ShapeError, match=r"decode_weight: scale of shape \(4, 2\)"):
+        decode_weight(codes, scale[:, :2], dtype="int4", size=9)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .problem import WORD, CodedWeight
+from .problem import WORD, Blocks, CodedWeight
 
 _ABOVE = 23
 """The bit of a float32 that is 1 of a whole number there."""
@@ -29,8 +29,9 @@ class CodedShape(NamedTuple):
         dtype: of the scale.
         words: whether codes are loaded 4 bytes at once.
         group: numbers of a row that share a scale; 0 for all of them.
+        blocks: whether several rows share a scale that others do not.
         zero: the zero point's dtype; empty where it is a number.
-        zero_group: likewise.
+        zero_group, zero_blocks: likewise.
     """
 
     bits: int
@@ -38,8 +39,10 @@ class CodedShape(NamedTuple):
     dtype: str
     words: bool
     group: int
+    blocks: bool
     zero: str
     zero_group: int
+    zero_blocks: bool
 
     @property
     def each(self) -> int:
@@ -59,9 +62,10 @@ class CodedShape(NamedTuple):
 
 def shape_of(weight: CodedWeight) -> CodedShape:
     """The shape of a weight."""
+    zero = weight.zero or Blocks(1, 0, (0, 0))
     return CodedShape(
         weight.bits, weight.signed, weight.dtype, weight.words, weight.scale.group,
-        weight.zero_dtype, weight.zero_group,
+        weight.scale.of_rows, weight.zero_dtype, zero.group, zero.of_rows,
     )  # fmt: skip
 
 
@@ -77,6 +81,7 @@ uint32_t found = 0;
     return found;"""
     places, bits = shape.places, shape.bits
     sign = 1 << (bits - 1) if shape.signed else 0
+    signs = sum(sign << bits * n for n in range(shape.each))
     above = (127 + _ABOVE) << _ABOVE
     return f"""\
 static uint32_t word_of(const uint8_t *row, uint32_t first, uint32_t taken)
@@ -90,23 +95,22 @@ static float low_of(int place, float zero)
 static float decoded(uint32_t word, int n, const float *low)
 {{
     const int place = n % {places}, at = {bits} * place;
-    const uint32_t part = n < {places} ? word : word >> 16;
-    const uint32_t number = (part & {(1 << bits) - 1}u << at) ^ ({above}u | {sign}u << at);
+    const uint32_t every = word ^ {signs}u, part = n < {places} ? every : every >> 16;
+    const uint32_t number = (part & {(1 << bits) - 1}u << at) | {above}u;
     return fmaf(__builtin_bit_cast(float, number), 1.0f / (1 << at), low[place]);
 }}"""
 
 
-def entry(kind: str, pointer: int, numbers: int, row: str) -> str:
-    """The first entry of a parameter for a row of the weight.
+def first_entry(numbers: int, row: str, blocks: bool) -> str:
+    """The place of the first entry of a parameter for a row of the weight.
 
     Args:
-        kind: the type of an entry.
-        pointer: its number among the kernel's.
         numbers: `SCALE` or `ZERO`.
         row: an expression.
+        blocks: whether several rows share one that others do not.
     """
-    place = f"({row}) / (uint32_t)at[{numbers}] * at[{numbers + 1}]"
-    return f"((const {kind} *)given.buffer[{pointer}])[{place}]"
+    shared = f"({row}) / (uint32_t)at[{numbers}]" if blocks else f"({row})"
+    return f"(int)({shared}) * (int)at[{numbers + 1}]"
 
 
 def lows(shape: CodedShape, to: str, zero: str) -> str:
@@ -117,6 +121,11 @@ def lows(shape: CodedShape, to: str, zero: str) -> str:
                 {to}[p] = low_of(p, {zero});"""
 
 
+def own_entry(numbers: int, group: int) -> str:
+    """The place of the entry for codes from `k + c` on, from a row's first one on."""
+    return f"(int)((k + c) / {group}) * (int)at[{numbers + 2}]"
+
+
 def inside(shape: CodedShape) -> str:
-    """Whether codes from `k + c` on are numbers of the weight."""
-    return "there" if shape.shared == shape.each else "there && k + c < width"
+    """Whether codes from `k + c` on are numbers of the weight, which may end within a word."""
+    return "true" if shape.shared == shape.each else "k + c < width"

@@ -35,6 +35,11 @@ class Blocks(NamedTuple):
     group: int
     strides: Strides
 
+    @property
+    def of_rows(self) -> bool:
+        """Whether several rows share an entry that others do not."""
+        return self.rows > 1 and self.strides[0] != 0
+
 
 class CodedWeight(NamedTuple):
     """A weight of codes.
@@ -65,11 +70,6 @@ class CodedWeight(NamedTuple):
     def bytes(self) -> int:
         """Of a row of codes."""
         return -(-self.width * self.bits // 8)
-
-    @property
-    def zero_group(self) -> int:
-        """Neighbours of a row that share a zero point; 0 for all of them."""
-        return self.zero.group if self.zero else 0
 
     @property
     def numbers(self) -> tuple[int, ...]:
@@ -137,7 +137,7 @@ def problem_of(
     made = (*x.shape[:-1], weight.rows)
     here = _in_rows(x.shape, of_x)
     out = _in_rows(made, results[0] if results else contiguous(made))
-    if here is None or out is None:
+    if here is None or out is None or _extent(x.shape, of_x) > LARGEST:
         return None
     each, size = WORD * 8 // kind.bits, SIZES[weight.dtype]
     vector = min(each * size, BYTES)
@@ -181,6 +181,9 @@ def _weight(
         return None
     if 0 in (rows, width) or max(rows, width) > LARGEST // 8 or (taken > 1 and of_codes[1] != 1):
         return None
+    places = zip((a.shape for a in avals if a.shape), (s for s in strides if s), strict=True)
+    if any(_extent(shape, steps) > LARGEST for shape, steps in places):
+        return None
     row = of_codes[0] if rows > 1 else 0
     words = not any(n % WORD for n in (offsets[0], row, taken))
     return CodedWeight(
@@ -197,6 +200,11 @@ def _blocks(shape: tuple[int, ...], strides: Strides, weight: tuple[int, int]) -
     (down, across), (rows, width) = shape, weight
     steps = [0 if n == 1 else step for n, step in zip(shape, strides, strict=True)]
     return Blocks(rows // down, width // across if across > 1 else 0, tuple(steps))
+
+
+def _extent(shape: tuple[int, ...], strides: Strides) -> int:
+    """Elements from the first to the last."""
+    return sum(abs(step) * (n - 1) for n, step in zip(shape, strides, strict=True))
 
 
 def _in_rows(shape: tuple[int, ...], strides: Strides) -> Strides | None:

@@ -16,7 +16,7 @@ from ..cudnn import Strides
 from ..kernel_offers import KernelLaunch, KernelOffer, Launches
 from .coded_words import ZERO_AT, shape_of
 from .problem import LARGEST, WORD, CodesProblem, problem_of
-from .row_products_source import OUTS, WARP, RowsShape, source, warps_of
+from .row_products_source import WARP, RowsShape, source, warps_of
 
 MOST_ROWS = 16
 """With more, the weight is made of its codes once."""
@@ -32,11 +32,11 @@ def launches_of(problem: CodesProblem) -> Launches | None:
         return None
     weight, tiles = problem.weight, -(-problem.rows // _TILE)
     rows, words = -(-problem.rows // tiles), -(-weight.bytes // WORD)
-    blocks = tiles * -(-weight.rows // OUTS)
-    if blocks > LARGEST:
-        return None
     warps = warps_of(words)
     shape = RowsShape(shape_of(weight), rows, problem.vector, warps)
+    blocks = tiles * -(-weight.rows // shape.outs)
+    if blocks > LARGEST:
+        return None
     numbers = (*weight.numbers, problem.rows, *problem.x, *problem.out)
     kernel = KernelLaunch(
         source(shape), NEST, tuple(range(5 if weight.zero else 4)), numbers, blocks, warps * WARP,

@@ -26,19 +26,18 @@ from .coded_words import (
     ZERO,
     ZERO_AT,
     CodedShape,
-    entry,
+    first_entry,
     inside,
     lows,
+    own_entry,
     word_source,
 )
 from .coded_words import NUMBERS as WEIGHT
 from .problem import WORD
 
 WARP = 32
-OUTS = 4
-"""Rows of the weight of a block."""
-AHEAD = 2
-"""Words of each that a thread loads before it uses one."""
+_TURNS = 2
+"""In which the warps of a block have all words of a row, if they are not more."""
 _MOST_WARPS = 8
 X_ROWS, X_ROW, X_STEP, OUT_ROW, OUT_STEP = range(WEIGHT, WEIGHT + 5)
 """Places of a kernel's numbers behind those of the weight: rows of x, and strides."""
@@ -60,6 +59,16 @@ class RowsShape(NamedTuple):
     vector: int
     warps: int
 
+    @property
+    def outs(self) -> int:
+        """Rows of the weight of a block."""
+        return 8 if self.rows == 1 else 4
+
+    @property
+    def ahead(self) -> int:
+        """Words of each that a thread loads before it uses one: more rows need the registers."""
+        return 2 if self.rows <= 2 else 1
+
 
 def warps_of(words: int) -> int:
     """How many warps share rows of so many words: two turns, or one, have all of them.
@@ -68,7 +77,7 @@ def warps_of(words: int) -> int:
     (4, 8, 1)
     """
     warps = 1
-    while warps < _MOST_WARPS and words > warps * WARP * AHEAD:
+    while warps < _MOST_WARPS and words > warps * WARP * _TURNS:
         warps *= 2
     return warps
 
@@ -81,8 +90,10 @@ def source(shape: RowsShape) -> str:
     """
     weight, rows, warps = shape.weight, shape.rows, shape.warps
     (of, back), each, part = rounded(weight.dtype), weight.each, weight.shared
-    sums = 1 << (rows * OUTS - 1).bit_length()
+    outs, ahead, low = shape.outs, shape.ahead, "low[w]" if weight.zero else "low"
+    sums = 1 << (rows * outs - 1).bit_length()
     beside = WARP // sums
+    of_row = f"scale[{first_entry(SCALE, 'first + w', weight.blocks)}]"
     struct = "\n".join(given_struct(4 + bool(weight.zero), _NUMBERS))
     return f"""{of.helpers}
 {struct}
@@ -95,120 +106,131 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
     const int64_t *const at = given.at;
     const uint32_t width = at[{WIDTH}], columns = at[{ROWS}], taken = at[{TAKEN}];
     const uint32_t words = (taken + {WORD - 1}) / {WORD};
-    const uint32_t tiles = (columns + {OUTS - 1}) / {OUTS}, tile = INGLE_BLOCK;
-    const uint32_t first = tile % tiles * {OUTS}, first_row = tile / tiles * {rows};
+    const uint32_t tiles = (columns + {outs - 1}) / {outs}, tile = INGLE_BLOCK;
+    const uint32_t first = tile % tiles * {outs}, first_row = tile / tiles * {rows};
     const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};
     /* Behind the last row of either, the last one is read again, and nothing is stored. */
-    uint32_t place[{OUTS}];
-    const uint8_t *codes[{OUTS}];
-    {_each_out()} {{
+    uint32_t place[{outs}];
+    const uint8_t *const codes = given.buffer[1];
+    int row[{outs}];
+    {_each_out(outs)} {{
         place[w] = min(first + w, columns - 1);
-        codes[w] = given.buffer[1] + place[w] * at[{CODES_ROW}];
+        row[w] = (int)place[w] * (int)at[{CODES_ROW}];
     }}
-    uint32_t now[{AHEAD}][{OUTS}], next[{AHEAD}][{OUTS}];
-    {_loads("now", "0u", warps)}
+    uint32_t now[{ahead}][{outs}], next[{ahead}][{outs}];
+    {_loads(shape, "now", "0u")}
     {AFTER_OTHERS}
-    const {of.stored} *x[{rows}];
+    const {of.stored} *const x = (const {of.stored} *)given.buffer[0];
+    const {of.stored} *const scale = (const {of.stored} *)given.buffer[2];
+    int x_row[{rows}];
     {_each_row(rows)}
-        x[r] = (const {of.stored} *)given.buffer[0]
-            + min(first_row + r, (uint32_t)at[{X_ROWS}] - 1) * at[{X_ROW}];
-    const int64_t x_step = at[{X_STEP}];
-    {_rows_of("scale", of.stored, 2, SCALE) if weight.group else ""}
-    {_rows_of("zero", f"{weight.zero}_t", 3, ZERO) if weight.zero else ""}
-    float low[{OUTS}][{weight.places}];
-    {_lows_of_rows(weight)}
+        x_row[r] = (int)min(first_row + r, (uint32_t)at[{X_ROWS}] - 1) * (int)at[{X_ROW}];
+    const int x_step = at[{X_STEP}];
+    {_rows_of("scale", shape) if weight.group else ""}
+    {_rows_of("zero", shape) if weight.zero else ""}
+    {_lows_of_rows(shape)}
     float sum[{sums}] = {{}};
     #pragma unroll 1
-    for (uint32_t from = 0; from < words; from += {AHEAD * warps * WARP}) {{
-        if (from + {AHEAD * warps * WARP} < words) {{
-            {_loads("next", f"from + {AHEAD * warps * WARP}", warps)}
+    for (uint32_t from = 0; from < words; from += {ahead * warps * WARP}) {{
+        if (from + {ahead * warps * WARP} < words) {{
+            {_loads(shape, "next", f"from + {ahead * warps * WARP}")}
         }}
         #pragma unroll
-        for (int u = 0; u < {AHEAD}; u++) {{
+        for (int u = 0; u < {ahead}; u++) {{
             const uint32_t own = from + (u * {warps} + warp) * {WARP} + lane;
-            const bool there = own < words;
             const uint32_t k = own * {each};
+            if (own < words)
             #pragma unroll
             for (int c = 0; c < {each}; c += {part}) {{
-                float number[{OUTS}][{part}];
-                {_factors(weight)}
-                {_each_out()} {{
-                    {_own_lows(weight)}
+                float number[{outs}][{part}];
+                {_factors(shape)}
+                {_each_out(outs)} {{
+                    {_own_lows(shape)}
                     const uint32_t word = now[u][w];
                     #pragma unroll
                     for (int n = 0; n < {part}; n++)
-                        number[w][n] = decoded(word, c + n, low[w]);
+                        number[w][n] = decoded(word, c + n, {low});
                 }}
                 {_each_row(rows)} {{
                     float given_x[{part}];
-                    numbers_of_x(given_x, x[r], k + c, x_step, width, there);
-                    {_each_out()} {{
-                        float &total = sum[r * {OUTS} + w];
+                    numbers_of_x(given_x, x + x_row[r], k + c, x_step, width);
+                    {_each_out(outs)} {{
+                        float &total = sum[r * {outs} + w];
                         {_multiplied(weight)}
                     }}
                 }}
             }}
         }}
         #pragma unroll
-        for (int u = 0; u < {AHEAD}; u++)
-            {_each_out()}
+        for (int u = 0; u < {ahead}; u++)
+            {_each_out(outs)}
                 now[u][w] = next[u][w];
     }}
+    const bool lower[] = {{{", ".join(f"!(lane & {WARP >> n + 1})" for n in range(5))}}};
     /* Half of the lanes go on with half of the sums each; in the end some lanes have one. */
-    #pragma unroll
-    for (int apart = {WARP // 2}, held = {sums}; apart > 0; apart /= 2) {{
-        const bool upper = lane & apart;
-        if (held > 1) {{
-            held /= 2;
-            #pragma unroll
-            for (int n = 0; n < held; n++) {{
-                const float mine = upper ? sum[n + held] : sum[n];
-                const float other = upper ? sum[n] : sum[n + held];
-                sum[n] = mine + __shfl_xor_sync(0xffffffffu, other, apart);
-            }}
-        }} else
-            sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], apart);
-    }}
+    {_folded(sums)}
     __shared__ float found[{warps}][{sums}];
     if (lane % {beside} == 0)
         found[warp][lane / {beside}] = sum[0];
     __syncthreads();
-    const uint32_t r = threadIdx.x / {OUTS}, w = threadIdx.x % {OUTS};
+    const uint32_t r = threadIdx.x / {outs}, w = threadIdx.x % {outs};
     if (r >= {rows} || first_row + r >= at[{X_ROWS}] || first + w >= columns)
         return;
     float total = 0;
     #pragma unroll
     for (int n = 0; n < {warps}; n++)
         total += found[n][threadIdx.x];
-    {"" if weight.group else f"total *= widened({entry(of.stored, 2, SCALE, 'first + w')});"}
+    {"" if weight.group else f"total *= widened({of_row});"}
     (({of.stored} *)given.buffer[{3 + bool(weight.zero)}])[
         (first_row + r) * at[{OUT_ROW}] + (first + w) * at[{OUT_STEP}]] = rounded(total);
 }}
 """
 
 
-def _each_out() -> str:
-    return f"#pragma unroll\n    for (int w = 0; w < {OUTS}; w++)"
+def _folded(sums: int) -> str:
+    """The sums of all lanes, halves of which exchange what the others go on with."""
+    rows, held, apart = [], sums, WARP // 2
+    for step in range(WARP.bit_length() - 1):
+        if held == 1:
+            rows.append(f"sum[0] += __shfl_xor_sync(0xffffffffu, sum[0], {apart});")
+        held = max(held // 2, 1)
+        for n in range(held if sums >> step > 1 else 0):
+            mine, other = (
+                f"lower[{step}] ? sum[{a}] : sum[{b}]" for a, b in ((n, n + held), (n + held, n))
+            )
+            rows.append(f"sum[{n}] = ({mine}) + __shfl_xor_sync(0xffffffffu, {other}, {apart});")
+        apart //= 2
+    return "\n    ".join(rows)
 
 
-def _rows_of(name: str, kind: str, pointer: int, numbers: int) -> str:
+def _each_out(outs: int) -> str:
+    return f"#pragma unroll\n    for (int w = 0; w < {outs}; w++)"
+
+
+def _rows_of(name: str, shape: RowsShape) -> str:
     """Where the entries of a parameter begin for the rows of a block."""
-    return f"""const {kind} *{name}[{OUTS}];
-    {_each_out()}
-        {name}[w] = &{entry(kind, pointer, numbers, "place[w]")};"""
+    weight, numbers, blocks, pointer = shape.weight, SCALE, shape.weight.blocks, ""
+    if name == "zero":
+        numbers, blocks = ZERO, weight.zero_blocks
+        kind = f"const {weight.zero}_t *const zero"
+        pointer = f"{kind} = (const {weight.zero}_t *)given.buffer[3];\n    "
+    return f"""{pointer}int {name}_row[{shape.outs}];
+    {_each_out(shape.outs)}
+        {name}_row[w] = {first_entry(numbers, "place[w]", blocks)};"""
 
 
 def _each_row(rows: int) -> str:
     return f"#pragma unroll\n    for (int r = 0; r < {rows}; r++)"
 
 
-def _loads(name: str, start: str, warps: int) -> str:
+def _loads(shape: RowsShape, name: str, start: str) -> str:
+    outs, ahead, warps = shape.outs, shape.ahead, shape.warps
     return f"""\
 #pragma unroll
-    for (int u = 0; u < {AHEAD}; u++) {{
+    for (int u = 0; u < {ahead}; u++) {{
         const uint32_t own = min({start} + (u * {warps} + warp) * {WARP} + lane, words - 1);
-        {_each_out()}
-            {name}[u][w] = word_of(codes[w], own * {WORD}, taken);
+        {_each_out(outs)}
+            {name}[u][w] = word_of(codes + row[w], own * {WORD}, taken);
     }}"""
 
 
@@ -217,13 +239,13 @@ def _numbers_source(shape: RowsShape, stored: str) -> str:
     part, size, vector = shape.weight.shared, SIZES[shape.weight.dtype], shape.vector
     head = f"""\
 static void numbers_of_x(
-    float *to, const {stored} *row, uint32_t k, int64_t step, uint32_t width, bool there)
+    float *to, const {stored} *row, uint32_t k, int step, uint32_t width)
 {{
     #pragma unroll
     for (int n = 0; n < {part}; n += """
     if not vector or part != shape.weight.each:
         return f"""{head}1)
-        to[n] = there && k + n < width ? widened(row[(k + n) * step]) : 0;
+        to[n] = k + n < width ? widened(row[(int)(k + n) * step]) : 0;
 }}"""
     kind = {16: "uint4", 8: "uint64_t", 4: "uint32_t"}[vector]
     parts = [f"(uint{8 * size}_t)({_bits(vector, n * size)})" for n in range(vector // size)]
@@ -232,9 +254,7 @@ static void numbers_of_x(
         for n, part in enumerate(parts)
     )
     return f"""{head}{vector // size}) {{
-        {kind} line = {{}};
-        if (there)
-            line = *(const {kind} *)(row + k + n);
+        const {kind} line = *(const {kind} *)(row + k + n);
         {read}
     }}
 }}"""
@@ -247,38 +267,43 @@ def _bits(vector: int, at: int) -> str:
     return f"line >> {at * 8}"
 
 
-def _lows_of_rows(shape: CodedShape) -> str:
-    """The zero points of all, or of rows."""
-    if shape.zero_group:
-        return ""
-    moved = (
-        "(float)*zero[w]" if shape.zero else f"__builtin_bit_cast(float, (int32_t)at[{ZERO_AT}])"
-    )
-    return f"""{_each_out()} {{
-        const float moved = {moved};
-        {lows(shape, "low[w]", "moved")}
+def _lows_of_rows(shape: RowsShape) -> str:
+    """What is taken from floats for the zero points of all, or of rows."""
+    weight, every = shape.weight, _each_out(shape.outs)
+    if not weight.zero:
+        moved = f"__builtin_bit_cast(float, (int32_t)at[{ZERO_AT}])"
+        return f"""float low[{weight.places}];
+    const float moved = {moved};
+    {lows(weight, "low", "moved")}"""
+    of_rows = f"""{every} {{
+        const float moved = (float)zero[zero_row[w]];
+        {lows(weight, "low[w]", "moved")}
     }}"""
+    return f"""float low[{shape.outs}][{weight.places}];
+    {"" if weight.zero_group else of_rows}"""
 
 
-def _own_lows(shape: CodedShape) -> str:
+def _own_lows(shape: RowsShape) -> str:
     """The zero points of codes, where neighbours have another one."""
-    if not shape.zero_group:
+    weight = shape.weight
+    if not weight.zero_group:
         return ""
-    own = f"zero[w][(k + c) / {shape.zero_group} * at[{ZERO + 2}]]"
+    own = f"zero[zero_row[w] + {own_entry(ZERO, weight.zero_group)}]"
     return f"""\
-const float moved = {inside(shape)} ? (float){own} : 0;
-                    {lows(shape, "low[w]", "moved")}"""
+const float moved = {inside(weight)} ? (float){own} : 0;
+                    {lows(weight, "low[w]", "moved")}"""
 
 
-def _factors(shape: CodedShape) -> str:
+def _factors(shape: RowsShape) -> str:
     """The scales of codes, where neighbours have another one."""
-    if not shape.group:
+    weight = shape.weight
+    if not weight.group:
         return ""
-    own = f"scale[w][(k + c) / {shape.group} * at[{SCALE + 2}]]"
+    own = f"scale[scale_row[w] + {own_entry(SCALE, weight.group)}]"
     return f"""\
-float factor[{OUTS}];
-                {_each_out()}
-                    factor[w] = {inside(shape)} ? widened({own}) : 0;"""
+float factor[{shape.outs}];
+                {_each_out(shape.outs)}
+                    factor[w] = {inside(weight)} ? widened({own}) : 0;"""
 
 
 def _multiplied(shape: CodedShape) -> str:

@@ -21,9 +21,10 @@ from .coded_words import (
     ZERO,
     ZERO_AT,
     CodedShape,
-    entry,
+    first_entry,
     inside,
     lows,
+    own_entry,
     word_source,
 )
 from .coded_words import NUMBERS as WEIGHT
@@ -77,7 +78,6 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     #pragma unroll
     for (int u = 0; u < {AHEAD}; u++) {{
         const uint32_t k = own[u] * {each};
-        const bool there = true;
         {of.stored} made[{each}];
         #pragma unroll
         for (int c = 0; c < {each}; c += {part}) {{
@@ -113,5 +113,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
 
 def _shared_entry(shape: CodedShape, kind: str, pointer: int, numbers: int, group: int) -> str:
     """The entry of a parameter for a thread's word, and the codes from `c` on."""
-    first = entry(kind, pointer, numbers, "row[u]")
-    return f"(&{first})[(k + c) / {group} * at[{numbers + 2}]]" if group else first
+    blocks = shape.blocks if numbers == SCALE else shape.zero_blocks
+    place = first_entry(numbers, "row[u]", blocks)
+    place = f"{place} + {own_entry(numbers, group)}" if group else place
+    return f"((const {kind} *)given.buffer[{pointer}])[{place}]"
