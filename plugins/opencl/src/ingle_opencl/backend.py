@@ -70,6 +70,7 @@ class OpenCLBackend(KernelBackend):
 
     name = "opencl"
     language = "opencl"
+    joins_maps = True
 
     def __init__(
         self, device: Device, hardware: Any, limits: Limits | None = None, wide: bool | None = None

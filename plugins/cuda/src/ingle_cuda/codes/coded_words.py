@@ -71,20 +71,18 @@ def shape_of(weight: CodedWeight) -> CodedShape:
 
 def word_source(shape: CodedShape) -> str:
     """Functions that load a word of codes, and make numbers of it."""
-    load = "return *(const uint32_t *)(row + first);"
+    load = "return *(const uint32_t *)own;"
     if not shape.words:
         load = f"""\
 uint32_t found = 0;
     #pragma unroll
     for (int n = 0; n < {WORD}; n++)
-        found |= (first + n < taken ? (uint32_t)row[first + n] : 0) << 8 * n;
+        found |= (first + n < taken ? (uint32_t)own[n] : 0) << 8 * n;
     return found;"""
     places, bits = shape.places, shape.bits
     sign = 1 << (bits - 1) if shape.signed else 0
-    signs = sum(sign << bits * n for n in range(shape.each))
-    above = (127 + _ABOVE) << _ABOVE
     return f"""\
-static uint32_t word_of(const uint8_t *row, uint32_t first, uint32_t taken)
+static uint32_t word_of(const uint8_t *own, uint32_t first, uint32_t taken)
 {{
     {load}
 }}
@@ -92,13 +90,28 @@ static uint32_t word_of(const uint8_t *row, uint32_t first, uint32_t taken)
 static float low_of(int place, float zero)
 {{ return -(float)({1 << _ABOVE} >> {bits} * place) - {sign}.0f - zero; }}
 /* A code less its zero point. */
-static float decoded(uint32_t word, int n, const float *low)
+static float decoded(uint32_t word, int n, const float *low, const uint32_t *above)
 {{
     const int place = n % {places}, at = {bits} * place;
-    const uint32_t every = word ^ {signs}u, part = n < {places} ? every : every >> 16;
-    const uint32_t number = (part & {(1 << bits) - 1}u << at) | {above}u;
+    const uint32_t part = n < {places} ? word : word >> 16;
+    const uint32_t number = (part & {(1 << bits) - 1}u << at) ^ above[place];
     return fmaf(__builtin_bit_cast(float, number), 1.0f / (1 << at), low[place]);
 }}"""
+
+
+def aboves(shape: CodedShape) -> str:
+    """What stands above codes in a float, for each place, and makes their signs codes' own.
+
+    The compiler may not know it: it would make it a part of each instruction, and load the masks
+    of all places instead, time and again.
+    """
+    sign = 1 << (shape.bits - 1) if shape.signed else 0
+    number = f"{(127 + _ABOVE) << _ABOVE}u ^ {sign}u << {shape.bits} * p"
+    return f"""\
+uint32_t above[{shape.places}];
+    #pragma unroll
+    for (int p = 0; p < {shape.places}; p++)
+        above[p] = ({number}) | (uint32_t)at[{TAKEN}] >> 31;"""
 
 
 def first_entry(numbers: int, row: str, blocks: bool) -> str:

@@ -33,7 +33,7 @@ def launches_of(problem: CodesProblem) -> Launches | None:
     weight, tiles = problem.weight, -(-problem.rows // _TILE)
     rows, words = -(-problem.rows // tiles), -(-weight.bytes // WORD)
     warps = warps_of(words)
-    shape = RowsShape(shape_of(weight), rows, problem.vector, warps)
+    shape = RowsShape(shape_of(weight), rows, problem.vector, warps, tiles > 1)
     blocks = tiles * -(-weight.rows // shape.outs)
     if blocks > LARGEST:
         return None

@@ -26,6 +26,7 @@ from .coded_words import (
     ZERO,
     ZERO_AT,
     CodedShape,
+    aboves,
     first_entry,
     inside,
     lows,
@@ -49,15 +50,17 @@ class RowsShape(NamedTuple):
 
     Attributes:
         weight: how its codes are read.
-        rows: of x.
+        rows: of x that a block multiplies.
         vector: bytes of x that are loaded at once, or 0.
         warps: of a block.
+        several: whether there are more rows than that.
     """
 
     weight: CodedShape
     rows: int
     vector: int
     warps: int
+    several: bool
 
     @property
     def outs(self) -> int:
@@ -90,6 +93,9 @@ def source(shape: RowsShape) -> str:
     """
     weight, rows, warps = shape.weight, shape.rows, shape.warps
     (of, back), each, part = rounded(weight.dtype), weight.each, weight.shared
+    tile = f"first = tile * {shape.outs}, first_row = 0"
+    if shape.several:
+        tile = f"first = tile % tiles * {shape.outs}, first_row = tile / tiles * {rows}"
     outs, ahead, low = shape.outs, shape.ahead, "low[w]" if weight.zero else "low"
     sums = 1 << (rows * outs - 1).bit_length()
     beside = WARP // sums
@@ -107,15 +113,14 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
     const uint32_t width = at[{WIDTH}], columns = at[{ROWS}], taken = at[{TAKEN}];
     const uint32_t words = (taken + {WORD - 1}) / {WORD};
     const uint32_t tiles = (columns + {outs - 1}) / {outs}, tile = INGLE_BLOCK;
-    const uint32_t first = tile % tiles * {outs}, first_row = tile / tiles * {rows};
+    const uint32_t {tile};
     const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};
     /* Behind the last row of either, the last one is read again, and nothing is stored. */
     uint32_t place[{outs}];
-    const uint8_t *const codes = given.buffer[1];
-    int row[{outs}];
+    const uint8_t *codes[{outs}];
     {_each_out(outs)} {{
         place[w] = min(first + w, columns - 1);
-        row[w] = (int)place[w] * (int)at[{CODES_ROW}];
+        codes[w] = given.buffer[1] + (int)place[w] * (int)at[{CODES_ROW}] + threadIdx.x * {WORD};
     }}
     uint32_t now[{ahead}][{outs}], next[{ahead}][{outs}];
     {_loads(shape, "now", "0u")}
@@ -129,6 +134,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
     {_rows_of("scale", shape) if weight.group else ""}
     {_rows_of("zero", shape) if weight.zero else ""}
     {_lows_of_rows(shape)}
+    {aboves(weight)}
     float sum[{sums}] = {{}};
     #pragma unroll 1
     for (uint32_t from = 0; from < words; from += {ahead * warps * WARP}) {{
@@ -137,7 +143,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
         }}
         #pragma unroll
         for (int u = 0; u < {ahead}; u++) {{
-            const uint32_t own = from + (u * {warps} + warp) * {WARP} + lane;
+            const uint32_t own = from + u * {warps * WARP} + threadIdx.x;
             const uint32_t k = own * {each};
             if (own < words)
             #pragma unroll
@@ -149,7 +155,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
                     const uint32_t word = now[u][w];
                     #pragma unroll
                     for (int n = 0; n < {part}; n++)
-                        number[w][n] = decoded(word, c + n, {low});
+                        number[w][n] = decoded(word, c + n, {low}, above);
                 }}
                 {_each_row(rows)} {{
                     float given_x[{part}];
@@ -225,12 +231,13 @@ def _each_row(rows: int) -> str:
 
 def _loads(shape: RowsShape, name: str, start: str) -> str:
     outs, ahead, warps = shape.outs, shape.ahead, shape.warps
+    place = f"codes[w] + ({start}) * {WORD} + u * {warps * WARP * WORD}"
     return f"""\
 #pragma unroll
     for (int u = 0; u < {ahead}; u++) {{
-        const uint32_t own = min({start} + (u * {warps} + warp) * {WARP} + lane, words - 1);
+        const uint32_t own = {start} + u * {warps * WARP} + threadIdx.x;
         {_each_out(outs)}
-            {name}[u][w] = word_of(codes + row[w], own * {WORD}, taken);
+            {name}[u][w] = own < words ? word_of({place}, own * {WORD}, taken) : 0;
     }}"""
 
 

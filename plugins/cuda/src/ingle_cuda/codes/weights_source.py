@@ -21,6 +21,7 @@ from .coded_words import (
     ZERO,
     ZERO_AT,
     CodedShape,
+    aboves,
     first_entry,
     inside,
     lows,
@@ -65,6 +66,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const int64_t *const at = given.at;
     const uint32_t width = at[{WIDTH}], taken = at[{TAKEN}];
     const uint32_t words = (taken + {WORD - 1}) / {WORD}, every = words * (uint32_t)at[{ROWS}];
+    {aboves(shape)}
     uint32_t row[{AHEAD}], own[{AHEAD}], word[{AHEAD}];
     #pragma unroll
     for (int u = 0; u < {AHEAD}; u++) {{
@@ -72,7 +74,8 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
             (blockIdx.x * {AHEAD} + u) * {THREADS} + threadIdx.x, every - 1);
         row[u] = n / words;
         own[u] = n - row[u] * words;
-        word[u] = word_of(given.buffer[0] + row[u] * at[{CODES_ROW}], own[u] * {WORD}, taken);
+        word[u] = word_of(
+            given.buffer[0] + row[u] * at[{CODES_ROW}] + own[u] * {WORD}, own[u] * {WORD}, taken);
     }}
     /* The last word may be made several times: of the same numbers. */
     #pragma unroll
@@ -87,7 +90,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
             const float factor = {inside(shape)} ? widened({factor}) : 0;
             #pragma unroll
             for (int n = 0; n < {part}; n++)
-                made[c + n] = rounded(decoded(word[u], c + n, low) * factor);
+                made[c + n] = rounded(decoded(word[u], c + n, low, above) * factor);
         }}
         {of.stored} *const out = ({of.stored} *)given.buffer[{2 + bool(shape.zero)}]
             + row[u] * at[{OUT_ROW}] + k * at[{OUT_STEP}];
