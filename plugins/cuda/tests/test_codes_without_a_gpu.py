@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from host_gpu import HostBackend, HostGpu, opened
 
+import ingle.nn as nn
 import ingle.tensor as it
 from ingle.fusion import compile, explain
 from ingle.fusion.device.cuda import render_many
@@ -374,3 +375,20 @@ def test_a_weight_lies_where_it_is_read(backend: HostBackend) -> None:
     function = compile(f)
     for _ in range(3):
         np.testing.assert_allclose(function(*flat).numpy(), wanted, rtol=1e-6)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["int8", "int4", "uint2", "nf4"])
+def test_models_are_quantized_without_the_host(
+    backend: HostBackend, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setenv("INGLE_HOST_FALLBACK", "error")
+    codes, rows = [], rows_of(4, 8)
+    for device in (PLAYED, "numpy"):
+        with it.device(device):
+            layer = nn.Linear(8, 4)
+            layer.weight.value = it.asarray(rows)
+            made = nn.QuantizedLinear(layer, nn.QuantizationConfig(kind))
+            codes.append(made.codes.raw.numpy())
+    np.testing.assert_array_equal(*codes)

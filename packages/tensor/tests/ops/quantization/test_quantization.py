@@ -419,3 +419,30 @@ def test_a_weight_of_packed_codes():
         decode_weight(codes, scale, dtype="int4", size=11)
     with pytest.raises(ShapeError, match=r"decode_weight: scale of shape \(4, 2\)"):
         decode_weight(codes, scale[:, :2], dtype="int4", size=9)
+
+
+@pytest.mark.parametrize("dtype", ["int4", "uint4", "int2", "uint2"])
+def test_codes_of_few_bits_are_made_and_packed_as_bytes(dtype):
+    """What keeps narrow dtypes and computes with none does both by itself."""
+    x = it.asarray(off_ties((3, 9), -20, 20) * 0.25)
+    into = "int8" if dtype.startswith("int") else "uint8"
+    codes = it.quantize(x, 0.5, 1, dtype=dtype, into=into)
+    wanted = it.quantize(x, 0.5, 1, dtype=dtype)
+    assert codes.dtype.name == into
+    assert codes.tolist() == wanted.tolist()
+    assert it.pack(codes, dtype=dtype).tolist() == it.pack(wanted).tolist()
+
+
+def test_dtypes_that_do_not_hold_codes_are_refused():
+    for dtype, into in (
+        ("int4", "uint8"),
+        ("uint8", "int8"),
+        ("int16", "int8"),
+        ("int8", "float32"),
+    ):
+        with pytest.raises(DTypeError, match=rf"quantize: into must be {dtype} or an integer"):
+            it.quantize(it.ones(3), 1.0, dtype=dtype, into=into)
+    with pytest.raises(DTypeError, match=r"pack: numbers of int4 .* got float32"):
+        it.pack(it.ones(3), dtype="int4")
+    with pytest.raises(DTypeError, match=r"pack: numbers of int4 .* got int2"):
+        it.pack(it.ones(3, dtype="int8").astype("int2"), dtype="int4")

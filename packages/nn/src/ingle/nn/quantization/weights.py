@@ -92,14 +92,16 @@ def encoded(
     weight: Tensor, scale: Tensor, zero_point: Tensor | None, config: QuantizationConfig
 ) -> Tensor:
     """Codes of a weight, packed."""
+    if bits(config) == 8:
+        return it.quantize(weight, scale, zero_point, dtype=config.weights)
+    dtype, into = _of_bits(config)
     if config.weights == "nf4":
         share = weight / _spread(scale, weight.shape)
-        codes = it.astype(normal_floats.nearest(share), "uint4")
+        codes = it.astype(normal_floats.nearest(share), into)
     else:
-        codes = it.quantize(weight, scale, zero_point, dtype=config.weights)
-    if bits(config) == 8:
-        return codes
-    return it.pack(it.reshape(codes, (codes.shape[0], math.prod(codes.shape[1:]))))
+        codes = it.quantize(weight, scale, zero_point, dtype=dtype, into=into)
+    rows = it.reshape(codes, (codes.shape[0], math.prod(codes.shape[1:])))
+    return it.pack(rows, dtype=dtype)
 
 
 def unpacked(values: Tensor, shape: tuple[int, ...], config: QuantizationConfig) -> Tensor:
@@ -107,9 +109,14 @@ def unpacked(values: Tensor, shape: tuple[int, ...], config: QuantizationConfig)
     and with nothing smaller."""
     if bits(config) == 8:
         return values
-    dtype = "uint4" if config.weights == "nf4" else config.weights
-    into = "int8" if dtype.startswith("int") else "uint8"
+    dtype, into = _of_bits(config)
     return it.reshape(it.unpack(values, dtype, size=math.prod(shape[1:]), into=into), shape)
+
+
+def _of_bits(config: QuantizationConfig) -> tuple[str, str]:
+    """The dtype of codes of less than 8 bits, and of the whole bytes that kernels compute with."""
+    dtype = "uint4" if config.weights == "nf4" else config.weights
+    return dtype, "int8" if dtype.startswith("int") else "uint8"
 
 
 def decoded(

@@ -30,6 +30,7 @@ from ..elementwise.where import where
 from ..movement.shapes import reshape
 from ._blocks import along_axis, check_blocks, gathered, split
 from ._reference import dequantize_reference, fake_quantize_reference, quantize_reference
+from .packing import holding
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -39,8 +40,9 @@ Limits = tuple[float, float]
 
 @guarded
 def quantize(
-    x: TensorLike, scale: Operand, zero_point: Operand | None = None, /, *, dtype: object = "int8"
-) -> Tensor:
+    x: TensorLike, scale: Operand, zero_point: Operand | None = None, /,
+    *, dtype: object = "int8", into: object = None,
+) -> Tensor:  # fmt: skip
     """Codes: `round(x / scale) + zero_point`, with ties to even, cut off at the dtype's limits.
 
     Without a zero point, codes are symmetric: int8 goes from -127, int2 from -1. NaN becomes 0. In
@@ -54,10 +56,12 @@ def quantize(
             each of them one entry for each of as many blocks of equal size.
         zero_point: the code of 0.0: an integer, or an integer tensor of the shape of `scale`.
         dtype: int8, uint8, int4, uint4, int2, uint2, int16, uint16, int32, or a float8.
+        into: the result's dtype, which holds all of `dtype`'s codes; `dtype` if not given. Nothing
+            is computed in dtypes of less than 8 bits: `pack` takes such codes from int8 and uint8.
 
     Raises:
-        DTypeError: `x` or `scale` is not float, `zero_point` not an integer, or the dtype has no
-            zero points.
+        DTypeError: `x` or `scale` is not float, `zero_point` not an integer, the dtype has no zero
+            points, or `into` is neither `dtype` nor an integer dtype that holds its codes.
         ShapeError: `scale` does not divide `x` into blocks.
 
     >>> import ingle.tensor as it
@@ -69,6 +73,8 @@ def quantize(
     to = dtype_argument(dtype, "quantize")
     low, high = code_limits("quantize", to, symmetric=zero_point is None)
     inputs = _operands("quantize", x, scale, zero_point)
+    if into is not None:
+        to = holding("quantize", to, dtype_argument(into, "quantize"))
     return run(_QUANTIZE.op(dtype=to, low=low, high=high), inputs)[0]
 
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @guarded
-def pack(x: TensorLike, /) -> Tensor:
+def pack(x: TensorLike, /, *, dtype: object = None) -> Tensor:
     """The bits of int4, uint4, int2 or uint2 numbers side by side in uint8, along the last axis.
 
     The first number takes the lowest bits of the first byte. Where the last axis does not fill
@@ -37,25 +37,35 @@ def pack(x: TensorLike, /) -> Tensor:
     Args:
         x: a tensor of shape `(..., n)`; the result has shape `(..., ceil(n / k))` for k numbers in
             a byte, 2 or 4.
+        dtype: of the numbers, where `x` has a dtype that holds them, such as int8 or uint8; of
+            larger ones the lowest bits are taken. That of `x` if not given.
 
     Raises:
-        DTypeError: the dtype has 8 bits or more.
+        DTypeError: the dtype has 8 bits or more, or `x` is of one that does not hold its numbers.
 
     >>> import ingle.tensor as it
     >>> it.pack(it.asarray([1, 2, -1], dtype="int4")).tolist()
     [33, 15]
+    >>> it.pack(it.asarray([1, 2, -1], dtype="int8"), dtype="int4").tolist()
+    [33, 15]
     """
     handle = handle_of(x, "pack")
-    count = _in_a_byte("pack", handle.dtype)
+    to = handle.dtype if dtype is None else dtype_argument(dtype, "pack")
+    count = _in_a_byte("pack", to)
+    if handle.dtype is not to and not (handle.dtype.is_integer and handle.dtype.bits >= 8):
+        raise DTypeError(
+            f"pack: numbers of {to} must be of {to} or of integers of 8 bits and more, got "
+            f"{handle.dtype}; cast them with astype('int8')"
+        )
     if not handle.shape:
         raise ShapeError("pack: needs at least one axis, got a 0-d tensor; reshape it to (1,)")
     *lead, n = handle.shape
     whole = astype(astype(wrap(handle), int8 if handle.dtype.is_signed else uint8), uint8)
-    bits = bitwise_and(whole, (1 << handle.dtype.bits) - 1)
+    bits = bitwise_and(whole, (1 << to.bits) - 1)
     places = reshape(_filled(bits, -n % count), (*lead, -(-n // count), count))
     out = places[..., 0]
     for i in range(1, count):
-        out = bitwise_or(out, bitwise_left_shift(places[..., i], i * handle.dtype.bits))
+        out = bitwise_or(out, bitwise_left_shift(places[..., i], i * to.bits))
     return out
 
 
@@ -100,7 +110,7 @@ def unpack(
             f"unpack: size={n} numbers of {to.bits} bits take {-(-n // count)} bytes, but the last "
             f"axis of x has {m}"
         )
-    given = to if into is None else _holding(to, dtype_argument(into, "unpack"))
+    given = to if into is None else holding("unpack", to, dtype_argument(into, "unpack"))
     bits = wrap(handle)
     parts = [
         bitwise_and(bitwise_right_shift(bits, i * to.bits), (1 << to.bits) - 1)
@@ -112,12 +122,16 @@ def unpack(
     return astype(slice_axis(every, -1, 0, n), given)
 
 
-def _holding(of: DType, dtype: DType) -> DType:
+def holding(name: str, of: DType, dtype: DType) -> DType:
     """The dtype of a result that holds the numbers of another one."""
-    if dtype is of or (dtype.is_integer and (dtype.is_signed or not of.is_signed)):
+    whole = of.holds in ("signed", "unsigned") and dtype.is_integer
+    spare = dtype.is_signed and not of.is_signed  # a bit for the sign
+    if dtype is of or (
+        whole and dtype.bits >= of.bits + spare and (dtype.is_signed or not of.is_signed)
+    ):
         return dtype
     raise DTypeError(
-        f"unpack: into must be {of} or an integer dtype that holds its numbers, got {dtype}; "
+        f"{name}: into must be {of} or an integer dtype that holds its numbers, got {dtype}; "
         f"'int8' does"
     )
 
