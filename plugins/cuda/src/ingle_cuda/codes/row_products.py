@@ -15,29 +15,23 @@ from ingle.tensor.operation import Op
 from ..cudnn import Strides
 from ..kernel_offers import KernelLaunch, KernelOffer, Launches
 from .coded_words import ZERO_AT, shape_of
-from .problem import LARGEST, WORD, CodesProblem, problem_of
-from .row_products_source import WARP, RowsShape, source, warps_of
+from .problem import WORD, CodesProblem, problem_of
+from .row_products_source import OUTS, WARP, RowsShape, source, warps_of
 
-MOST_ROWS = 16
+MOST_ROWS = 8
 """With more, the weight is made of its codes once."""
-_TILE = 8
-"""Rows of x of a block, at most."""
 _CODES, _ZERO = 1, 3
 """Operands: the codes, and the one that may be a number."""
 
 
 def launches_of(problem: CodesProblem) -> Launches | None:
-    """The kernel of a problem; None for more rows, or blocks, than it takes."""
+    """The kernel of a problem; None for more rows than it takes."""
     if problem.rows > MOST_ROWS:
         return None
-    weight, tiles = problem.weight, -(-problem.rows // _TILE)
-    rows, words = -(-problem.rows // tiles), -(-weight.bytes // WORD)
-    warps = warps_of(words)
-    shape = RowsShape(shape_of(weight), rows, problem.vector, warps, tiles > 1)
-    blocks = tiles * -(-weight.rows // shape.outs)
-    if blocks > LARGEST:
-        return None
-    numbers = (*weight.numbers, problem.rows, *problem.x, *problem.out)
+    weight, warps = problem.weight, warps_of(-(-problem.weight.bytes // WORD))
+    shape = RowsShape(shape_of(weight), problem.rows, problem.vector, warps)
+    blocks = -(-weight.rows // OUTS)
+    numbers = (*weight.numbers, *problem.x, *problem.out)
     kernel = KernelLaunch(
         source(shape), NEST, tuple(range(5 if weight.zero else 4)), numbers, blocks, warps * WARP,
         (_CODES,), joins=True,
@@ -46,7 +40,7 @@ def launches_of(problem: CodesProblem) -> Launches | None:
 
 
 class RowProducts(KernelOffer):
-    """The offer of products of up to 16 rows of float32 or half types by codes of 2 to 8 bits.
+    """The offer of products of up to 8 rows of float32 or half types by codes of 2 to 8 bits.
 
     Scales, and zero points if there are any, may be shared by any neighbours in a row of the weight
     and by any of its rows.

@@ -2,8 +2,8 @@
 
 A block takes four rows of codes, whose words its warps share: a thread has one word of each of 32
 neighbouring ones at a time, makes numbers of its codes in registers, and multiplies each row of x
-by them. All words of two turns are on their way before any is used, those of the first turn before
-the kernel waits for the launches in front of it: nothing computes a weight there.
+by them. Words of the next turn are on their way while those of one are used, and those of the first
+before the kernel waits for the launches in front of it: nothing computes a weight there.
 
 A sum has one order, which depends on the number of words alone, neither on how many rows are
 multiplied nor on how operands lie.
@@ -39,10 +39,12 @@ from .problem import WORD
 WARP = 32
 _TURNS = 2
 """In which the warps of a block have all words of a row, if they are not more."""
-_MOST_WARPS = 8
-X_ROWS, X_ROW, X_STEP, OUT_ROW, OUT_STEP = range(WEIGHT, WEIGHT + 5)
-"""Places of a kernel's numbers behind those of the weight: rows of x, and strides."""
-_NUMBERS = WEIGHT + 5
+_MOST_WARPS = 4
+OUTS = 4
+"""Rows of the weight of a block."""
+X_ROW, X_STEP, OUT_ROW, OUT_STEP = range(WEIGHT, WEIGHT + 4)
+"""Places of a kernel's numbers behind those of the weight: strides of x and the result."""
+_NUMBERS = WEIGHT + 4
 
 
 class RowsShape(NamedTuple):
@@ -50,34 +52,28 @@ class RowsShape(NamedTuple):
 
     Attributes:
         weight: how its codes are read.
-        rows: of x that a block multiplies.
+        rows: of x.
         vector: bytes of x that are loaded at once, or 0.
         warps: of a block.
-        several: whether there are more rows than that.
     """
 
     weight: CodedShape
     rows: int
     vector: int
     warps: int
-    several: bool
-
-    @property
-    def outs(self) -> int:
-        """Rows of the weight of a block."""
-        return 8 if self.rows == 1 else 4
 
     @property
     def ahead(self) -> int:
-        """Words of each that a thread loads before it uses one: more rows need the registers."""
-        return 2 if self.rows <= 2 else 1
+        """Words of each row of codes that a thread loads before it uses one: for one row of x less
+        is computed by a word than it takes to keep more of them."""
+        return 1 if self.rows == 1 else 2
 
 
 def warps_of(words: int) -> int:
-    """How many warps share rows of so many words: two turns, or one, have all of them.
+    """How many warps share rows of so many words, which they have in two turns or more.
 
     >>> warps_of(256), warps_of(704), warps_of(8)
-    (4, 8, 1)
+    (4, 4, 1)
     """
     warps = 1
     while warps < _MOST_WARPS and words > warps * WARP * _TURNS:
@@ -93,10 +89,7 @@ def source(shape: RowsShape) -> str:
     """
     weight, rows, warps = shape.weight, shape.rows, shape.warps
     (of, back), each, part = rounded(weight.dtype), weight.each, weight.shared
-    tile = f"first = tile * {shape.outs}, first_row = 0"
-    if shape.several:
-        tile = f"first = tile % tiles * {shape.outs}, first_row = tile / tiles * {rows}"
-    outs, ahead, low = shape.outs, shape.ahead, "low[w]" if weight.zero else "low"
+    outs, ahead, low = OUTS, shape.ahead, "low[w]" if weight.zero else "low"
     sums = 1 << (rows * outs - 1).bit_length()
     beside = WARP // sums
     of_row = f"scale[{first_entry(SCALE, 'first + w', weight.blocks)}]"
@@ -112,13 +105,12 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
     const int64_t *const at = given.at;
     const uint32_t width = at[{WIDTH}], columns = at[{ROWS}], taken = at[{TAKEN}];
     const uint32_t words = (taken + {WORD - 1}) / {WORD};
-    const uint32_t tiles = (columns + {outs - 1}) / {outs}, tile = INGLE_BLOCK;
-    const uint32_t {tile};
+    const uint32_t first = INGLE_BLOCK * {outs};
     const int lane = threadIdx.x % {WARP}, warp = threadIdx.x / {WARP};
     /* Behind the last row of either, the last one is read again, and nothing is stored. */
     uint32_t place[{outs}];
     const uint8_t *codes[{outs}];
-    {_each_out(outs)} {{
+    {_each_out()} {{
         place[w] = min(first + w, columns - 1);
         codes[w] = given.buffer[1] + (int)place[w] * (int)at[{CODES_ROW}] + threadIdx.x * {WORD};
     }}
@@ -129,7 +121,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
     const {of.stored} *const scale = (const {of.stored} *)given.buffer[2];
     int x_row[{rows}];
     {_each_row(rows)}
-        x_row[r] = (int)min(first_row + r, (uint32_t)at[{X_ROWS}] - 1) * (int)at[{X_ROW}];
+        x_row[r] = r * (int)at[{X_ROW}];
     const int x_step = at[{X_STEP}];
     {_rows_of("scale", shape) if weight.group else ""}
     {_rows_of("zero", shape) if weight.zero else ""}
@@ -150,7 +142,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
             for (int c = 0; c < {each}; c += {part}) {{
                 float number[{outs}][{part}];
                 {_factors(shape)}
-                {_each_out(outs)} {{
+                {_each_out()} {{
                     {_own_lows(shape)}
                     const uint32_t word = now[u][w];
                     #pragma unroll
@@ -160,7 +152,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
                 {_each_row(rows)} {{
                     float given_x[{part}];
                     numbers_of_x(given_x, x + x_row[r], k + c, x_step, width);
-                    {_each_out(outs)} {{
+                    {_each_out()} {{
                         float &total = sum[r * {outs} + w];
                         {_multiplied(weight)}
                     }}
@@ -169,7 +161,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
         }}
         #pragma unroll
         for (int u = 0; u < {ahead}; u++)
-            {_each_out(outs)}
+            {_each_out()}
                 now[u][w] = next[u][w];
     }}
     const bool lower[] = {{{", ".join(f"!(lane & {WARP >> n + 1})" for n in range(5))}}};
@@ -180,7 +172,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
         found[warp][lane / {beside}] = sum[0];
     __syncthreads();
     const uint32_t r = threadIdx.x / {outs}, w = threadIdx.x % {outs};
-    if (r >= {rows} || first_row + r >= at[{X_ROWS}] || first + w >= columns)
+    if (r >= {rows} || first + w >= columns)
         return;
     float total = 0;
     #pragma unroll
@@ -188,7 +180,7 @@ INGLE_KERNEL({NEST}, __launch_bounds__({warps * WARP}))
         total += found[n][threadIdx.x];
     {"" if weight.group else f"total *= widened({of_row});"}
     (({of.stored} *)given.buffer[{3 + bool(weight.zero)}])[
-        (first_row + r) * at[{OUT_ROW}] + (first + w) * at[{OUT_STEP}]] = rounded(total);
+        r * at[{OUT_ROW}] + (first + w) * at[{OUT_STEP}]] = rounded(total);
 }}
 """
 
@@ -209,8 +201,8 @@ def _folded(sums: int) -> str:
     return "\n    ".join(rows)
 
 
-def _each_out(outs: int) -> str:
-    return f"#pragma unroll\n    for (int w = 0; w < {outs}; w++)"
+def _each_out() -> str:
+    return f"#pragma unroll\n    for (int w = 0; w < {OUTS}; w++)"
 
 
 def _rows_of(name: str, shape: RowsShape) -> str:
@@ -220,8 +212,8 @@ def _rows_of(name: str, shape: RowsShape) -> str:
         numbers, blocks = ZERO, weight.zero_blocks
         kind = f"const {weight.zero}_t *const zero"
         pointer = f"{kind} = (const {weight.zero}_t *)given.buffer[3];\n    "
-    return f"""{pointer}int {name}_row[{shape.outs}];
-    {_each_out(shape.outs)}
+    return f"""{pointer}int {name}_row[{OUTS}];
+    {_each_out()}
         {name}_row[w] = {first_entry(numbers, "place[w]", blocks)};"""
 
 
@@ -230,13 +222,13 @@ def _each_row(rows: int) -> str:
 
 
 def _loads(shape: RowsShape, name: str, start: str) -> str:
-    outs, ahead, warps = shape.outs, shape.ahead, shape.warps
+    ahead, warps = shape.ahead, shape.warps
     place = f"codes[w] + ({start}) * {WORD} + u * {warps * WARP * WORD}"
     return f"""\
 #pragma unroll
     for (int u = 0; u < {ahead}; u++) {{
         const uint32_t own = {start} + u * {warps * WARP} + threadIdx.x;
-        {_each_out(outs)}
+        {_each_out()}
             {name}[u][w] = own < words ? word_of({place}, own * {WORD}, taken) : 0;
     }}"""
 
@@ -276,7 +268,7 @@ def _bits(vector: int, at: int) -> str:
 
 def _lows_of_rows(shape: RowsShape) -> str:
     """What is taken from floats for the zero points of all, or of rows."""
-    weight, every = shape.weight, _each_out(shape.outs)
+    weight, every = shape.weight, _each_out()
     if not weight.zero:
         moved = f"__builtin_bit_cast(float, (int32_t)at[{ZERO_AT}])"
         return f"""float low[{weight.places}];
@@ -286,7 +278,7 @@ def _lows_of_rows(shape: RowsShape) -> str:
         const float moved = (float)zero[zero_row[w]];
         {lows(weight, "low[w]", "moved")}
     }}"""
-    return f"""float low[{shape.outs}][{weight.places}];
+    return f"""float low[{OUTS}][{weight.places}];
     {"" if weight.zero_group else of_rows}"""
 
 
@@ -308,8 +300,8 @@ def _factors(shape: RowsShape) -> str:
         return ""
     own = f"scale[scale_row[w] + {own_entry(SCALE, weight.group)}]"
     return f"""\
-float factor[{shape.outs}];
-                {_each_out(shape.outs)}
+float factor[{OUTS}];
+                {_each_out()}
                     factor[w] = {inside(weight)} ? widened({own}) : 0;"""
 
 
