@@ -11,26 +11,23 @@ from functools import lru_cache
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, rounded
 
+from .core_scores import OF_QUERIES, kept, scaled, walked
 from .core_tiles import (
     LINE,
     LOG2E,
-    OF_QUERIES,
     OWN,
     THREADS,
     CoreShape,
     Tile,
     beginning,
     head,
-    kept,
     multiplied,
     own_rows,
     padded,
     prelude,
-    scaled,
     stored,
     summed,
     tiles,
-    walked,
     zeros,
 )
 from .flash_tiles import head_of_block, pointer, steps

@@ -15,10 +15,9 @@ from functools import lru_cache
 from ingle.fusion.device.cuda import AFTER_OTHERS, rounded
 
 from ..row_lines import BYTES
+from .core_scores import OF_KEYS, OF_QUERIES, kept, scaled, walked
 from .core_tiles import (
     LOG2E,
-    OF_KEYS,
-    OF_QUERIES,
     OWN,
     THREADS,
     CoreShape,
@@ -26,15 +25,12 @@ from .core_tiles import (
     beginning,
     each,
     head,
-    kept,
     multiplied,
     own_rows,
     prelude,
-    scaled,
     stored,
     summed,
     tiles,
-    walked,
     zeros,
 )
 from .flash_tiles import head_of_block, pointer, steps

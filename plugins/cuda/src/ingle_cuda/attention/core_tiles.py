@@ -15,7 +15,7 @@ from typing import NamedTuple
 from ingle.fusion.device.cuda import given_struct, rounded
 
 from ..row_lines import Split, line_source, load_source
-from .dropped_keys import begun_dropout, drawn_source, element, of_head
+from .dropped_keys import begun_dropout, drawn_source, of_head
 from .flash_tiles import DROPOUT_AT, HEAD, SCALE_AT
 from .head_axes import BATCH
 from .tensor_cores import core_source
@@ -86,25 +86,6 @@ class Tile(NamedTuple):
     @property
     def pitch(self) -> int:
         return padded(self.elements) + LINE
-
-
-class Pair(NamedTuple):
-    """Which query and which key the sums of a thread belong to, from the numbers `j` and `e`.
-
-    Attributes:
-        place, key: of the first of two sums that lie side by side, or of each.
-        by_keys: whether rows of the sums are keys.
-    """
-
-    place: str
-    key: str
-    by_keys: bool
-
-
-OWN_ROW = "first + warp * 16 + g + e / 2 * 8"
-OTHER_ROW = "begin + j * 8 + t * 2 + e % 2"
-OF_QUERIES = Pair(OWN_ROW, OTHER_ROW, by_keys=False)
-OF_KEYS = Pair(OTHER_ROW, OWN_ROW, by_keys=True)
 
 
 def prelude(
@@ -251,143 +232,6 @@ def each(shape: CoreShape) -> str:
     for (int j = 0; j < {shape.across}; j++)
         #pragma unroll
         for (int e = 0; e < 4; e++)"""
-
-
-_MASK_AT = f"(int64_t)place * mask_step[{BATCH + 1}] + (int64_t)key * mask_step[{BATCH + 2}]"
-
-
-def walked(shape: CoreShape, pair: Pair, found: Sequence[Tile], end: str, body: str) -> str:
-    """A loop over the tiles from `begin` to `end` of which some own row sees something.
-
-    Args:
-        pair: which query and key sums belong to.
-        found: what is in shared memory of a tile.
-        body: computes with the tile `now` that begins at `begin`; `seen` holds a bit for each sum.
-    """
-    fills = " ".join(
-        f"fill_{one.name}({one.array}[next], {one.name}, {one.name}_step, ahead, {shape.tile}, "
-        f"{one.there});"
-        for one in found
-    )
-    looked = f"""uint32_t seen_ahead = 0;
-        #pragma unroll 1
-        for (; ahead < {end}; ahead += {shape.tile}) {{
-            {_seen(shape, pair)}
-            if (__syncthreads_or((int)seen_ahead))
-                break;
-        }}"""
-    if not shape.mask:
-        looked = f"""uint32_t seen_ahead = 0;
-        if (ahead < {end}) {{
-            {_seen(shape, pair)}
-        }}
-        __syncthreads();"""
-    advanced = f"""{looked}
-        if (ahead < {end}) {{
-            {fills}
-        }}
-        end_copies();"""
-    return f"""int ahead = begin, next = 0;
-    uint32_t seen;
-    {{
-        {advanced}
-        seen = seen_ahead;
-        begin = ahead;
-    }}
-    #pragma unroll 1
-    while (begin < {end}) {{
-        const int now = next;
-        next ^= 1;
-        ahead = begin + {shape.tile};
-        {advanced}
-        wait_for_copies<1>();
-        __syncthreads();
-        {body}
-        begin = ahead;
-        seen = seen_ahead;
-    }}
-    wait_for_copies<0>();"""
-
-
-def _seen(shape: CoreShape, pair: Pair) -> str:
-    """Which pairs of the tile `ahead` are seen; all of most tiles, without a mask."""
-    tests = f"place < queries && key < keys{' && key <= place' if shape.causal else ''}"
-    if shape.mask == "bool":
-        tests += f" && mask[{_MASK_AT}] != 0"
-    elif shape.mask:
-        tests += f" && widened(mask[{_MASK_AT}]) != -INFINITY"
-    of_place, of_key = (side.replace("begin", "ahead") for side in (pair.place, pair.key))
-    found = f"""seen_ahead = 0;
-            {each(shape)} {{
-                const int place = {of_place}, key = {of_key};
-                seen_ahead |= (uint32_t)({tests}) << (j * 4 + e);
-            }}"""
-    if shape.mask:
-        return found
-    queries, keys = ("ahead", "first") if pair.by_keys else ("first", "ahead")
-    own, other = (shape.tile, OWN) if pair.by_keys else (OWN, shape.tile)
-    inside = f"{queries} + {own} <= queries && {keys} + {other} <= keys"
-    if shape.causal:
-        inside += f" && {keys} + {other} <= {queries} + 1"
-    return f"""if ({inside})
-                seen_ahead = 0xffffffffu;
-            else {{
-                {found}
-            }}"""
-
-
-def scaled(shape: CoreShape, pair: Pair, sums: str) -> str:
-    """Scores to the base two in the place of products; -INFINITY where they are hidden."""
-    masked = shape.mask not in ("", "bool")
-    added = f" + widened(mask[{_MASK_AT}]) * {LOG2E}" if masked else ""
-    places = f"const int place = {pair.place}, key = {pair.key};" if masked else ""
-    return f"""{each(shape)} {{
-        {places}
-        {sums}[j][e] = seen >> (j * 4 + e) & 1 ? {sums}[j][e] * by{added} : -INFINITY;
-    }}"""
-
-
-def kept(shape: CoreShape, pair: Pair) -> str:
-    """A bit for each sum whose key stays, `stay`; keys side by side have one block of words, which
-    one thread finds."""
-    if not shape.dropout:
-        return ""
-    begun = f"""uint32_t stay = 0;
-    #pragma unroll 1
-    for (int j = 0; j < {shape.across}; j++)"""
-    if not pair.by_keys:
-        return f"""{begun}
-        #pragma unroll
-        for (int e = 0; e < 4; e += 2)
-            if (seen >> (j * 4 + e) & 3)
-                stay |= two_stay(random, threshold, {element(pair.place, pair.key)})
-                    << (j * 4 + e);"""
-    one = f"""{begun}
-        #pragma unroll
-        for (int e = 0; e < 4; e++)
-            if (seen >> (j * 4 + e) & 1)
-                stay |= (uint32_t)stays(random, threshold, {element(pair.place, pair.key)})
-                    << (j * 4 + e);"""
-    key = pair.key.replace("+ g +", "+ g / 2 * 2 +")
-    two = f"""{begun} {{
-        /* Of two rows one thread finds the first sums of both, the other one their last. */
-        uint32_t mine = 0;
-        #pragma unroll
-        for (int h = 0; h < 2; h++) {{
-            const int e = g % 2 * 2 + h;
-            const uint32_t both = two_stay(random, threshold, {element(pair.place, key)});
-            mine |= (both & 1) << h | (both >> 1) << (h + 2);
-        }}
-        const uint32_t theirs = __shfl_xor_sync(0xffffffffu, mine, 4);
-        const uint32_t found = g % 2 ? (theirs >> 2) | (mine & 12) : (mine & 3) | (theirs & 3) << 2;
-        stay |= found << (j * 4);
-    }}"""
-    return f"""uint32_t stay;
-    if (keys % 2 == 0) {{
-        {two.replace("uint32_t stay = 0;", "stay = 0;")}
-    }} else {{
-        {one.replace("uint32_t stay = 0;", "stay = 0;")}
-    }}"""
 
 
 def stored(
