@@ -33,6 +33,8 @@ from .core_tiles import (
 from .flash_tiles import head_of_block, pointer, steps
 
 NAME = "core_attention"
+_BLOCKS = 3
+"""Of a multiprocessor at a time: for more, threads have too few registers."""
 
 
 @lru_cache(maxsize=256)
@@ -65,7 +67,7 @@ def source(shape: CoreShape) -> str:
         {summed(shape, "sum", "score", value)}"""
     more = " * more" if shape.dropout else ""
     return f"""{prelude(shape, names, count, read)}
-extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
+extern "C" __global__ void __launch_bounds__({THREADS}, {_BLOCKS}) {NAME}(
     const __grid_constant__ given_t given)
 {{
     {AFTER_OTHERS}
