@@ -42,6 +42,24 @@ def test_multihead_attention(parity: Any, case: str) -> None:
     parity("MultiheadAttention", 6, 2, inputs=inputs, call=call, **options)
 
 
+@pytest.mark.parametrize("need_weights", [False, True])
+def test_masks_of_bools_and_of_floats_hide_alike(need_weights: bool) -> None:
+    """Bools stay bools, and become floats beside floats."""
+    x = it.asarray(np.random.default_rng(0).standard_normal((2, 4, 6)), dtype="float32")
+    attend = nn.MultiheadAttention(6, 2, batch_first=True, add_bias_kv=True)
+    ahead, padded = np.triu(np.ones((4, 4), bool), 1), np.array([[False] * 4, [False, True] * 2])
+    masks = [[m, np.where(m, np.float32(-np.inf), np.float32(0))] for m in (ahead, padded)]
+    results = [
+        attend(
+            x, x, x, it.asarray(padding), need_weights=need_weights, attn_mask=it.asarray(mask)
+        )[0].numpy()
+        for mask in masks[0]
+        for padding in masks[1]
+    ]  # fmt: skip
+    for result in results[1:]:
+        np.testing.assert_allclose(result, results[0], rtol=1e-5, atol=1e-6)
+
+
 def test_causal_needs_no_mask() -> None:
     attend = nn.MultiheadAttention(6, 2)
     x = it.random.normal((4, 2, 6))

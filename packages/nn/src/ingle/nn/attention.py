@@ -139,13 +139,18 @@ class MultiheadAttention(Module):
             k, v = it.concat([k, zero], axis=1), it.concat([v, zero], axis=1)
         added = int(self.bias_k is not None) + int(self.add_zero_attn)
         if mask is not None and added:
-            mask = it.pad(mask, ((0, 0), (0, 0), (0, 0), (0, added)))
+            seen = mask.dtype is bool_
+            mask = it.pad(mask, ((0, 0), (0, 0), (0, 0), (0, added)), value=seen)
         q, k, v = (self._heads(x) for x in (q, k, v))
         p = self.dropout if self.training else 0.0
         weights: Tensor | None = None
         if need_weights:
             scores = q @ k.mT * (1.0 / math.sqrt(self.head_dim))
-            weights = it.softmax(scores if mask is None else scores + mask, axis=-1)
+            if mask is not None and mask.dtype is bool_:
+                scores = it.where(mask, scores, -math.inf)
+            elif mask is not None:
+                scores = scores + mask
+            weights = it.softmax(scores, axis=-1)
             weights = it.dropout(weights, p, generator=self.generator) if p else weights
             out = weights @ v
             weights = it.mean(weights, axis=1) if average_attn_weights else weights
@@ -203,7 +208,8 @@ class MultiheadAttention(Module):
         self, padding: TensorLike | None, mask: TensorLike | None, q: Tensor, k: Tensor,
         batched: bool,
     ) -> Tensor | None:  # fmt: skip
-        """What is added to the scores, (N or 1, heads or 1, L or 1, S), or None."""
+        """Which keys take part, or what is added to the scores where a mask is of floats: (N or 1,
+        heads or 1, L or 1, S), or None."""
         (n, length, _), sources = q.shape, k.shape[1]
         found: Tensor | None = None
         if padding is not None:
@@ -232,9 +238,25 @@ class MultiheadAttention(Module):
 
 
 def _joined(mask: Tensor | None, more: Tensor, q: Tensor) -> Tensor:
-    """Both masks as what is added to scores, of four axes."""
+    """Both masks as one of four axes, of bools if both are.
+
+    Args:
+        mask: true where a key takes part, or what is added to scores.
+        more: true where a key is left out, or what is added to scores.
+        q: of whose dtype scores are.
+    """
     if more.dtype is bool_:
-        zero = it.zeros((), dtype=q.dtype, device=q.device)
-        more = it.where(more, -math.inf, zero)
+        more = it.logical_not(more)
     more = it.reshape(more, (*(1,) * (4 - more.ndim), *more.shape))
-    return more if mask is None else mask + more
+    if mask is None:
+        return more
+    if mask.dtype is more.dtype is bool_:
+        return mask & more
+    return _added(mask, q) + _added(more, q)
+
+
+def _added(mask: Tensor, q: Tensor) -> Tensor:
+    """A mask as what is added to scores."""
+    if mask.dtype is not bool_:
+        return mask
+    return it.where(mask, it.zeros((), dtype=q.dtype, device=q.device), -math.inf)
