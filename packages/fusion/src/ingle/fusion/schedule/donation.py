@@ -32,8 +32,10 @@ class Donations(NamedTuple):
 
 
 NONE = Donations(0, {})
-_FEW = 10
-"""Calls that take a device no longer than it takes the host to launch them by themselves."""
+_FEW = 8
+"""Kernels that take a device no longer than it takes the host to launch them by themselves."""
+_OF_A_PRODUCT = 3
+"""Kernels that a product, or what a library computes, counts as."""
 
 
 def cut(
@@ -63,7 +65,8 @@ def cut(
         known = [n for n, call in enumerate(calls, 1) if made & _written(call)]
         over = [n for n, call in enumerate(calls) if donations.taken.keys() & _written(call)]
         behind, first = max(known, default=0), min(over, default=len(calls))
-        places = {behind} if 0 < behind <= first <= behind + _FEW else {behind, first}
+        between = [isinstance(call, NestCall) or _OF_A_PRODUCT for call in calls[behind:first]]
+        places = {behind} if behind and sum(between) <= _FEW else {behind, first}
     ends = [0, *sorted(places - {0, len(calls)}), len(calls)]
     return [*before, *[calls[a:b] for a, b in pairwise(ends)]]
 
