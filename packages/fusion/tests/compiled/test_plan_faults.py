@@ -3,6 +3,8 @@ after the other."""
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import warnings
 from collections.abc import Callable
 
@@ -14,6 +16,7 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile, pipeline
 from ingle.fusion.runtime import graph_plans, plan_cache
+from ingle.tensor.errors import OutOfRangeError
 
 
 def break_planning(
@@ -292,3 +295,29 @@ def test_an_operation_that_raises_by_itself_is_no_fault_of_its_plan(monkeypatch)
                 f(x).numpy()
             broken[0] = False
             np.testing.assert_array_equal(f(x).numpy(), want)
+
+
+def test_an_error_of_a_run_that_is_caught_holds_nothing_that_the_run_was_given():
+    """The next step writes over its state as before, with no need to look for cycles."""
+    state, rows = it.Cell(it.ones((64, 64))), it.ones((8, 64))
+
+    @compile
+    def step(i):
+        state.value = state * 0.5 + it.sum(it.take(rows, i, axis=0))
+        return it.sum(state.value)
+
+    def address():
+        return state._value._handle.computed().address
+
+    good, bad = it.asarray([1, 2]), it.asarray([1, 8])
+    for _ in range(4):
+        step(good)
+    place = address()
+    gc.disable()
+    try:
+        for index in (bad, good, bad, good):
+            with contextlib.suppress(OutOfRangeError):
+                step(index)
+            assert address() == place
+    finally:
+        gc.enable()

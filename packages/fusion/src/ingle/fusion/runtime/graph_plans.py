@@ -98,7 +98,8 @@ class GraphPlans:
                 try:
                     return plan.run(given, scalars)
                 except Exception as error:
-                    self._faults.check_running(error)
+                    if not self._faults.is_of_plan(error):
+                        raise
                     return self._without(plan, error, given, numbers)
         if not self.prepared(numbers):
             return self._one_by_one(given, numbers)
@@ -179,7 +180,8 @@ class GraphPlans:
                 try:
                     return _run_donating(plan, given, scalars, donatable, donation)
                 except Exception as error:
-                    self._faults.check_running(error, donation)
+                    if not self._faults.is_of_plan(error, donation):
+                        raise
                     return self._without(plan, error, given, numbers)
         if not self.prepared(numbers):
             return self._one_by_one(given, numbers)

@@ -36,19 +36,19 @@ class PlanFaults:
             raise error
         self.text = f"no plan could be made ({type(error).__name__}: {error})"
 
-    def check_running(self, error: Exception, donation: DonationState | None = None) -> None:
-        """Raises what a plan raised while it ran, unless it is a fault of a step that came before
-        anything was written over.
+    def is_of_plan(self, error: Exception, donation: DonationState | None = None) -> bool:
+        """Whether what a plan raised while it ran is a fault of a step that came before anything
+        was written over.
 
-        What a device says by itself, as that no memory is left, comes out as it is.
+        What a device says by itself, as that no memory is left, comes out as it is. The caller
+        raises it: an error that a frame of its own traceback holds would hold what the plan ran on.
         """
-        if (
+        return not (
             isinstance(error, (IngleError, MemoryError, Warning))
             or (donation is not None and donation.done)
             or is_from_outside(error)
             or self._count == 1
-        ):
-            raise error
+        )
 
     def note_running(self, error: Exception) -> None:
         """Notes why a plan cannot be used any more."""
