@@ -255,6 +255,29 @@ def test_what_a_device_says_comes_out_as_it_is_and_nothing_is_lost(monkeypatch, 
         np.testing.assert_allclose(p.numpy(), b, rtol=1e-4, atol=1e-6)
 
 
+def test_what_is_raised_behind_a_run_that_wrote_over_its_inputs_comes_out(monkeypatch):
+    """There is nothing to run again on: cells keep what the run has made."""
+    w = it.Cell(it.zeros(4096))
+
+    def step(x: it.Tensor) -> None:
+        w.value = it.tanh(w.value) * 0.5 + x
+
+    want, x = it.zeros(4096), it.ones(4096)
+    break_running(monkeypatch, KeyError("%7"), 4, behind=True)
+    f = compile(step)
+    raised = 0
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", PlanWarning)
+        for _ in range(6):
+            try:
+                f(x)
+            except KeyError:
+                raised += 1
+            want = it.tanh(want) * 0.5 + x
+    assert raised == 1
+    np.testing.assert_allclose(w.value.numpy(), want.numpy(), rtol=1e-5)
+
+
 def test_plain_code_goes_on_where_a_step_raises(monkeypatch):
     x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
     x.backend.flush()

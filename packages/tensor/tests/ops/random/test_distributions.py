@@ -209,6 +209,16 @@ def test_what_is_drawn_by_rejection_is_the_same_in_a_compiled_function(
         rates = rates * np.float32(0.5)
 
 
+def test_places_of_what_is_drawn_by_rejection_begin_anew_behind_the_last() -> None:
+    plain, fast = random.Generator(3), random.Generator(3)
+    plain.state = fast.state = (5, (1 << 64) - 700)
+    run = fusion.compile(lambda a, g: random.gamma(a, generator=g))
+    a = it.full((900,), 0.6)
+    want = random.gamma(a, generator=plain)
+    np.testing.assert_array_equal(run(a, fast).numpy(), want.numpy())
+    assert fast.state == plain.state
+
+
 def test_how_much_is_drawn_by_rejection_depends_on_the_shape_alone() -> None:
     for draw in (random.gamma, random.poisson, lambda a, **o: random.beta(a, 2.0, **o)):
         states = set()
