@@ -127,7 +127,7 @@ class CudaBackend(KernelBackend):
         self._pool = pool_from_environment(DeviceSource(limits.number), "ordered")
         self.lock = renewed(self, "lock")
         self._staging = Staging()
-        self._flags = FlagReader(device, self.enter)
+        self._flags = FlagReader(device, self.enter, self._cupy.cuda)
         offers: list[Offer] = []
         if settings.switch("INGLE_CUDA_CUDNN", True):
             plans = Plans(self, self._tensor_float)
@@ -198,11 +198,17 @@ class CudaBackend(KernelBackend):
             )
             self.stream.synchronize()
 
+    def empty_flag(self, aval: Aval) -> MemoryHandle:
+        """Memory for flags that nobody but the host reads."""
+        self.enter()
+        place = self._flags.place(math.prod(aval.shape))
+        return MemoryHandle(self, aval, place, place.address)
+
     def begin_flags(self, handles: Sequence[Ordered]) -> Callable[[], Sequence[bool]]:
-        """Puts copies of flags into the stream, and returns what waits for these."""
+        """Returns what waits until the stream has come here, and says which are set."""
         self.enter()
         with self.lock, told(self.device, "flags were read"):
-            return self._flags.begin(handles, self._cupy.cuda, self.stream)
+            return self._flags.begin(handles, self.stream)
 
     def stage(self, array: np.ndarray) -> Handle:
         """`upload` by way of memory that the GPU reads by itself; nobody waits for the copy."""

@@ -1,5 +1,5 @@
-"""Flags of plans, which say whether an index was out of range: the GPU copies them into memory of
-the host when it comes to them, and Python looks when it has to."""
+"""Flags of plans, which say whether an index was out of range: they lie in memory of the host that
+the GPU writes, and Python looks at them when it has to."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from heapq import heappop, heappush
+from typing import Any
 
 from ingle.fusion.device import Ordered
 from ingle.tensor.device import Device
@@ -18,72 +18,99 @@ from .errors import told
 
 TO_HOST = 2
 """Of `cudaMemcpyKind`."""
-_BYTES = 64
-"""Of memory that is used again: more flags have their own."""
+BYTES = 64
+"""Of a place among others: more flags have memory of their own."""
+_PLACES = 64
+"""That are taken from the driver at a time."""
 
 
-class _Place(NamedTuple):
-    """Where flags are copied to.
+class FlagMemory:
+    """Memory of the host for flags, which others get when it is gone.
+
+    Whatever still writes there comes before what they write, in the same stream.
 
     Attributes:
-        memory: pinned.
-        done: the event behind the copies.
+        address: for the host and the GPU.
     """
 
-    memory: Any
-    done: Any
+    __slots__ = ("_free", "_memory", "address")
+
+    def __init__(self, address: int, free: list[int], memory: Any = None) -> None:
+        self.address = address
+        self._free = free
+        self._memory = memory
+
+    def __del__(self) -> None:
+        if self._memory is None:
+            heappush(self._free, self.address)
 
 
 class FlagReader:
-    """Reads flags, into memory that is used again: a step of training reads some each time.
+    """Lends places for flags, and reads them.
 
     Args:
         device: the GPU's, for messages.
         enter: makes it the one that the thread speaks to.
+        cuda: CuPy's module.
     """
 
-    def __init__(self, device: Device, enter: Callable[[], None]) -> None:
+    def __init__(self, device: Device, enter: Callable[[], None], cuda: Any) -> None:
         self._device = device
         self._enter = enter
-        self._free: deque[_Place] = deque()
+        self._cuda = cuda
+        self._free: list[int] = []
+        self._pages: list[Any] = []
+        self._events: deque[Any] = deque()
 
-    def begin(
-        self, handles: Sequence[Ordered], cuda: Any, stream: Any
-    ) -> Callable[[], Sequence[bool]]:
-        """Puts copies into a stream, and returns what waits for them and says which are set.
+    def place(self, nbytes: int) -> FlagMemory:
+        """Memory for so many bools; what is lent again is the first there is, so that a step meets
+        the same again."""
+        if nbytes > BYTES:
+            memory = self._cuda.alloc_pinned_memory(nbytes)
+            return FlagMemory(memory.ptr, self._free, memory)
+        while True:
+            with suppress(IndexError):  # all are lent
+                return FlagMemory(heappop(self._free), self._free)
+            page = self._cuda.alloc_pinned_memory(BYTES * _PLACES)
+            self._pages.append(page)
+            for n in range(_PLACES):
+                heappush(self._free, page.ptr + n * BYTES)
+
+    def begin(self, handles: Sequence[Ordered], stream: Any) -> Callable[[], Sequence[bool]]:
+        """Notes in a stream where flags are known, and returns what waits for that and says which
+        are set; those in memory of the device are copied.
 
         It may be asked again, also where an interrupt has ended it.
-
-        Args:
-            cuda: CuPy's module.
         """
-        ends = [0, *accumulate([math.prod(handle.shape) for handle in handles])]
-        own = [self._place(cuda, ends[-1])]
-        memory, done = own[0]
-        for (begin, end), handle in zip(pairwise(ends), handles, strict=True):
-            cuda.runtime.memcpyAsync(
-                memory.ptr + begin, handle.address, end - begin, TO_HOST, stream.ptr
-            )
+        places = []
+        for handle in handles:
+            memory: Any = handle.memory  # type: ignore[attr-defined]
+            nbytes = math.prod(handle.shape)
+            if type(memory) is not FlagMemory:
+                memory = self.place(nbytes)
+                self._cuda.runtime.memcpyAsync(
+                    memory.address, handle.address, nbytes, TO_HOST, stream.ptr
+                )
+            places.append((memory, nbytes))
+        try:
+            done = self._events.popleft()
+        except IndexError:
+            done = self._cuda.Event(disable_timing=True)
         done.record(stream)
         found: list[list[bool]] = []
+        events = [done]
 
         def wait() -> Sequence[bool]:
             if not found:
                 self._enter()
                 with told(self._device, "flags were read"):
                     done.synchronize()
-                flags = ctypes.string_at(memory.ptr, ends[-1])
-                found.append([flags.count(0, a, b) < b - a for a, b in pairwise(ends)])
-                if ends[-1] <= _BYTES:
-                    with suppress(IndexError):  # another thread that waited has given it back
-                        self._free.append(own.pop())
+                found.append([
+                    any(ctypes.string_at(memory.address, nbytes)) for memory, nbytes in places
+                ])  # fmt: skip
+                places.clear()
+                with suppress(IndexError):  # another thread that waited has given it back
+                    self._events.append(events.pop())
             return found[0]
 
         return wait
-
-    def _place(self, cuda: Any, nbytes: int) -> _Place:
-        if nbytes <= _BYTES:
-            with suppress(IndexError):  # all are in use
-                return self._free.popleft()
-        memory = cuda.alloc_pinned_memory(max(nbytes, _BYTES))
-        return _Place(memory, cuda.Event(disable_timing=True))

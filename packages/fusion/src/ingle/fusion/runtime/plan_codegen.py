@@ -161,16 +161,21 @@ def flags_known(
 
 
 def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
-    in_order, empty, viewed, flag = device.in_order, device.empty, device.viewed, device.flag
+    in_order, viewed, flag = device.in_order, device.viewed, device.flag
     usual: Any = device.ordered_type
     usual_alone = {usual}
     constants, checks, outputs, donors = (
         linear.constants, linear.checks, linear.outputs, linear.donors
     )  # fmt: skip
     lasting = linear.inputs + len(constants)
-    makes = [(aval, donors.get(number)) for number, aval in enumerate(linear.own, lasting)]
-    of_donors = picked([giver for _, giver in makes if giver is not None])
-    new = [(place, aval) for place, (aval, giver) in enumerate(makes) if giver is None]
+    makes = [
+        (aval, donors.get(number), make)
+        for number, (aval, make) in enumerate(
+            zip(linear.own, _makers(device, linear), strict=True), lasting
+        )
+    ]
+    of_donors = picked([giver for _, giver, _ in makes if giver is not None])
+    new = [(place, aval, make) for place, (aval, giver, make) in enumerate(makes) if giver is None]
     nothing = (False,) * linear.inputs
     calls = [
         (executable, picked(roots), _lasting_roots(linear, executable, roots))
@@ -200,13 +205,13 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
         known += constants
         if False in of_donors(donatable):
             known += [
-                known[giver] if giver is not None and donatable[giver] else empty(aval)
-                for aval, giver in makes
+                known[giver] if giver is not None and donatable[giver] else make(aval)
+                for aval, giver, make in makes
             ]
         else:
             own = [*of_donors(known)]
-            for place, aval in new:
-                own.insert(place, empty(aval))
+            for place, aval, make in new:
+                own.insert(place, make(aval))
             known += own
         lent = device.arena(linear.arena) if linear.arena else None
         shared = (0 if lent is None else lent.address,)
@@ -243,6 +248,18 @@ def _iterating(device: KernelDevice, linear: LinearPlan) -> Run:
     return run
 
 
+def _makers(device: KernelDevice, linear: LinearPlan) -> list[Callable[[Aval], Ordered]]:
+    """For each value that a plan makes what gives it memory: a flag that is nothing else may lie
+    where the host reads it, if the device has such memory."""
+    first = linear.inputs + len(linear.constants)
+    flags = {n for n, _ in linear.checks} - {n for n, _ in linear.outputs}
+    of_flags = getattr(device, "empty_flag", device.empty)
+    return [
+        of_flags if number in flags else device.empty
+        for number in range(first, first + len(linear.own))
+    ]
+
+
 def _handles(
     known: Sequence[Ordered], prepacks: Sequence[int | None]
 ) -> tuple[Ordered | None, ...]:
@@ -270,6 +287,7 @@ class _PlanWriter:
         self, device: KernelDevice, linear: LinearPlan, line: PendingChecks | None
     ) -> None:
         self.lines: list[str] = []
+        self._makers = _makers(device, linear)
         self._linear = linear
         self._inputs = linear.inputs
         self._donors = linear.donors
@@ -277,7 +295,7 @@ class _PlanWriter:
         self._names: dict[str, Any] = {
             "__name__": __name__,  # a line in there is nobody's
             "in_order": device.in_order, "usual": device.ordered_type,
-            "empty": device.empty, "arena": device.arena,
+            "arena": device.arena,
             "take_back": device.take_back,
             "viewed": device.viewed, "flag": device.flag, "Error": OutOfRangeError, "Aval": Aval,
             "line": line, "settled": settled,
@@ -295,9 +313,9 @@ class _PlanWriter:
             self._names[f"v{number}"] = constant
 
     def make(self, own: Sequence[Aval]) -> None:
-        for number, aval in enumerate(own, self._first):
-            self._names[f"aval{number}"] = aval
-            made = f"empty(aval{number})"
+        for number, (aval, make) in enumerate(zip(own, self._makers, strict=True), self._first):
+            self._names |= {f"aval{number}": aval, f"make{number}": make}
+            made = f"make{number}(aval{number})"
             if number in self._donors:
                 giver = self._donors[number]
                 made = f"v{giver} if donatable[{giver}] else {made}"
