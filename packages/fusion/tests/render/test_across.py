@@ -44,7 +44,7 @@ def normalized() -> Nest:
     return Nest(1, operands, ("float32",), (summed, once, Map(code, ((5, root),))))
 
 
-@pytest.mark.parametrize("n", [1, 2, 10, 16, 29, 32])
+@pytest.mark.parametrize("n", [1, 2, 3, 8, 10, 16, 32])
 def test_same_bits_and_nothing_else_written(machine: Any, n: int) -> None:
     rng = np.random.default_rng(n)
     table = rng.normal(size=70).astype(np.float32)
@@ -75,6 +75,7 @@ def test_which_nests_go_across() -> None:
     assert goes_across(nest, AVX512)
     assert not goes_across(nest, AVX512._replace(gathers=False))
     assert not goes_across(nest._replace(row_length=0), AVX512)
+    assert not goes_across(nest._replace(row_length=11), AVX512)
     assert not goes_across(nest._replace(stages=nest.stages[:0]), AVX512)
     halves = tuple([o._replace(dtype="float16") for o in nest.operands])
     assert not goes_across(nest._replace(operands=halves), AVX512)

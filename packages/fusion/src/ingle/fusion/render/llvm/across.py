@@ -1,9 +1,9 @@
 """Nests over rows of a few elements with a row in each lane, as LLVM IR.
 
 A vector along such a row is half empty, and its lanes have to be folded for every reduction. With
-a row in each lane a walk along the inner axis takes one element of each at a time, by gathers and
-scatters. Elements that are reduced wait on the stack and are folded in the order that is the same
-for all renderers.
+a row in each lane a walk along the inner axis takes one element of each at a time: by vectors of
+neighbours where rows follow each other, by gathers and scatters elsewhere. Elements that are
+reduced wait on the stack and are folded in the order that is the same for all renderers.
 
 A stage iterates over some vectors of rows before the next one, so that what takes long for one
 vector, such as a chain of operations on its results, overlaps with others.
@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from ...kernel.code import SIZES
 from ...kernel.nest import Nest, Reduce, Row, accumulators, in_blocks
+from . import every_nth
 from .prepared import FIXED, UNIFORM, VARYING, Prepared
 from .reductions import Combiner
 from .rows import NestRenderer
@@ -24,6 +25,14 @@ from .targets import Target
 from .text import Values, memory_type, scalar_type, suffix, vector_type
 
 Operands = list[str | None]
+
+
+LONGEST = 10
+"""Elements of a row: along longer ones vectors are full enough."""
+MOST_BYTES = 64
+"""Of rows that follow each other, which are read by vectors of neighbours instead of gathers."""
+VECTORS = 4
+"""How many vectors of rows a stage processes at a time."""
 
 
 def goes_across(nest: Nest, target: Target) -> bool:
@@ -34,11 +43,7 @@ def goes_across(nest: Nest, target: Target) -> bool:
         operand.row_base is None and (operand.lane == "zero" or SIZES[operand.dtype] >= 4)
         for operand in nest.operands
     )
-    return target.gathers and nest.row_length > 0 and plain and fit and reduces
-
-
-VECTORS = 4
-"""How many vectors of rows a stage processes at a time."""
+    return target.gathers and 0 < nest.row_length <= LONGEST and plain and fit and reduces
 
 
 class StackedVectors(NamedTuple):
@@ -111,7 +116,7 @@ class AcrossNest(NestRenderer):
         w = self.writer
         self.iota = "<" + ", ".join(f"i64 {n}" for n in range(self.lanes)) + ">"
         self.apart = [self._apart(k) for k in range(len(self.nest.operands))]
-        self.mask = ""
+        self.mask, self.full = "", "false"
         for number in range(len(self.stages)):
             self._emit(number, UNIFORM, _LanePlace(self), self.values[number])
         self._reserve()
@@ -184,23 +189,59 @@ class AcrossNest(NestRenderer):
 
     def _places(self, k: int, element: str) -> str:
         """Pointers to an element of operand `k` in the rows."""
+        kind = memory_type(self.nest.operands[k].dtype)
+        offsets = f"{vector_type('i64', self.lanes)} {self.apart[k]}"
+        place = self._first_place(k, element)
+        return self.writer.let("places", f"getelementptr {kind}, ptr {place}, {offsets}")
+
+    def _first_place(self, k: int, element: str) -> str:
+        """A pointer to an element of operand `k` in the first row."""
         w, kind = self.writer, memory_type(self.nest.operands[k].dtype)
         step, pointer = self.inner_strides[k], self.row_pointers[k]
-        if element != "0" and step != "0":
-            move = element if step == "1" else w.let("step", f"mul i64 {element}, {step}")
-            pointer = w.let("place", f"getelementptr {kind}, ptr {pointer}, i64 {move}")
-        offsets = f"{vector_type('i64', self.lanes)} {self.apart[k]}"
-        return w.let("places", f"getelementptr {kind}, ptr {pointer}, {offsets}")
+        if element == "0" or step == "0":
+            return pointer
+        move = element if step == "1" else w.let("step", f"mul i64 {element}, {step}")
+        return w.let("place", f"getelementptr {kind}, ptr {pointer}, i64 {move}")
 
     def loaded(self, k: int, element: str) -> str:
         """An element of operand `k` in the rows."""
         held, first = self._held.get(k), self._stages_with(k)[0]
         if held is not None and self.number > first:
             return self.waiting(held, self._number(element))
-        value = self.vector.gather(self.nest.operands[k].dtype, self._places(k, element), self.mask)
+        value = self._read(k, element)
         if held is not None:
             self._keep(held, self._number(element), value)
         return value
+
+    def _read(self, k: int, element: str) -> str:
+        """An element of the rows from memory."""
+        dtype, apart = self.nest.operands[k].dtype, self._dense_rows(k)
+        if not apart:
+            return self.vector.gather(dtype, self._places(k, element), self.mask)
+        kind = self.vector.type(dtype)
+
+        def near() -> Values:
+            return [every_nth.load(self.vector, dtype, apart, self._first_place(k, element), None)]
+
+        def far() -> Values:
+            return [self.vector.gather(dtype, self._places(k, element), self.mask)]
+
+        dense, other = self._dense(k, apart)
+        found = self.writer.when(dense, [(kind, "zeroinitializer")], near)
+        return self.writer.when(other, [(kind, found[0])], far)[0]
+
+    def _dense_rows(self, k: int) -> int:
+        """How far rows that follow each other without a gap begin from each other; 0: too far."""
+        step = self.inner_strides[k]
+        apart = self.nest.row_length if step == "1" else 1 if step == "0" else 0
+        return apart if apart * SIZES[self.nest.operands[k].dtype] <= MOST_BYTES else 0
+
+    def _dense(self, k: int, apart: int) -> tuple[str, str]:
+        """Whether rows begin so far from each other and there is one for each lane; whether not."""
+        w = self.writer
+        rows = w.let("rows", f"icmp eq i64 {self.strides[k][0]}, {apart}")
+        dense = w.let("dense", f"and i1 {rows}, {self.full}")
+        return dense, w.let("other", f"xor i1 {dense}, true")
 
     def _number(self, element: str) -> str:
         """Where an element of these rows waits among those of all vectors."""
@@ -208,12 +249,33 @@ class AcrossNest(NestRenderer):
         return self.writer.let("number", f"add i64 {before}, {element}")
 
     def _store(self, k: int, element: str, value: str) -> None:
-        dtype, lanes = self.nest.operands[k].dtype, self.lanes
+        dtype = self.nest.operands[k].dtype
         if k in self._held:
             self._keep(self._held[k], self._number(element), value)
         if any(k in dict(stage.stores) for stage in self.nest.stages[self.number + 1 :]):
             return
-        kind, stored = memory_type(dtype), self.vector.as_memory(dtype, value)
+        stored = self.vector.as_memory(dtype, value)
+        apart = self._dense_rows(k)
+        if not apart:
+            self._scatter(k, element, stored)
+            return
+
+        def near() -> Values:
+            place = self._first_place(k, element)
+            every_nth.store(self.vector, dtype, apart, place, stored, None)
+            return []
+
+        def far() -> Values:
+            self._scatter(k, element, stored)
+            return []
+
+        dense, other = self._dense(k, apart)
+        self.writer.when(dense, [], near)
+        self.writer.when(other, [], far)
+
+    def _scatter(self, k: int, element: str, stored: str) -> None:
+        dtype, lanes = self.nest.operands[k].dtype, self.lanes
+        kind = memory_type(dtype)
         self.writer.call_nothing(
             f"llvm.masked.scatter.{suffix(kind, lanes)}.v{lanes}p0",
             f"{vector_type(kind, lanes)} {stored}", f"<{lanes} x ptr> {self._places(k, element)}",
@@ -236,7 +298,9 @@ class AcrossNest(NestRenderer):
         """Writes a stage for one vector of rows."""
         w = self.writer
         self.number, self.first = number, first
-        self.mask = self.mask_below(w.let("left", f"sub i64 %end, {first}"))
+        left = w.let("left", f"sub i64 %end, {first}")
+        self.mask = self.mask_below(left)
+        self.full = w.let("full", f"icmp sge i64 {left}, {self.lanes}")
         within = w.let("within", f"sub i64 {first}, {block}")
         self.group = w.let("group", f"udiv i64 {within}, {self.lanes}")
         self.row_pointers = self.offsets([first])
