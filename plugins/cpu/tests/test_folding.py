@@ -185,17 +185,21 @@ def test_channels_by_themselves_in_any_shape(seed):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("size", [(7, 7), (14, 14), (5, 16), (23, 8), (3, 13)])
-@pytest.mark.parametrize("kernel", [(5, 5), (7, 7), (7, 4), (2, 6)])
-def test_rows_of_a_vector_at_most(size, kernel, dtype):
+@pytest.mark.parametrize(
+    ("kernel", "spread"), [((5, 5), 1), ((7, 7), 1), ((7, 4), 1), ((2, 6), 1), ((3, 7), 6)]
+)
+def test_rows_of_a_vector_at_most(size, kernel, spread, dtype):
     """Several rows are summed at once, and the last of these may be done twice."""
     rng = np.random.default_rng(0)
-    around = tuple([k // 2 for k in kernel])
-    out = [n + 2 * p - k + 1 for n, p, k in zip(size, around, kernel, strict=True)]
+    around = tuple([spread * k // 2 for k in kernel])
+    reach = [spread * (k - 1) for k in kernel]
+    out = [n + 2 * p - far for n, p, far in zip(size, around, reach, strict=True)]
+    more = {"padding": around, "dilation": spread}
     shapes = (2, 3, *size), (3, 1, *kernel), (2, 3, *out)
     arrays = [rng.standard_normal(shape) for shape in shapes]
 
     def function(x, weight, g):
-        return one_channel_each(x, weight, g, {"padding": around})
+        return one_channel_each(x, weight, g, more)
 
     with it.device("numpy"):
         wanted = [y.numpy() for y in function(*map(it.asarray, arrays))]

@@ -237,13 +237,19 @@ class ImagesBetweenZeros(TapSums):
 
             w.when(chosen, [], many)
         # Two vectors over fewer places have some in common.
+        common = w.let("common", f"icmp sge i64 {width}, {nest.lanes}")
         free = w.let("free", f"xor i1 {done}, true")
 
         def few() -> Values:
             sums("0", ["0", self._op("sub", width, str(nest.lanes))], None)
             return []
 
-        w.when(free, [], few)
+        def one() -> Values:
+            sums("0", ["0"], nest.mask_below(width))
+            return []
+
+        w.when(w.let("few", f"and i1 {common}, {free}"), [], few)
+        w.when(w.let("one", f"xor i1 {common}, true"), [], one)
 
     def _narrow(self, row: str, factors: str, to: str, rows: int) -> None:
         """The places of some rows of a vector at most, all at distances that are known here."""
