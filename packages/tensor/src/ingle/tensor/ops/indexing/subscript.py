@@ -252,9 +252,10 @@ _REDUCTIONS = {"multiply": "prod", "max": "amax", "min": "amin"}
 
 
 def _basic(x: Tensor, plan: Plan) -> Tensor:
-    piece, whole = x, [(0, n, 1) for n in x.shape]
-    if [*zip(plan.starts, plan.sizes, plan.steps, strict=True)] != whole:
-        piece = slice(x, plan.starts, plan.sizes, plan.steps)
+    # Where a start is followed through a recording, asking for its value would make it a constant.
+    first = all(type(start) is int and not start for start in plan.starts)
+    whole = first and (*plan.sizes,) == x.shape and all(step == 1 for step in plan.steps)
+    piece = x if whole else slice(x, plan.starts, plan.sizes, plan.steps)
     return piece if piece.shape == tuple(plan.shape) else reshape(piece, plan.shape)
 
 
