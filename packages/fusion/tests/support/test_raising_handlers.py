@@ -12,7 +12,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile, pipeline
 from ingle.fusion.ir.graph import read_log
-from ingle.fusion.runtime import launch
+from ingle.fusion.runtime import graph_plans, launch
 from ingle.fusion.runtime.later_plans import LaterPlans
 from ingle.fusion.runtime.log_families import EXAMPLES, LogFamily
 from ingle.fusion.runtime.replay import Attempt
@@ -57,6 +57,33 @@ def test_a_plan_that_cannot_be_made_is_forgotten_where_its_warning_is_an_error()
     with pytest.raises(PlanWarning, match="ZeroDivisionError"):
         later.go_on()
     assert not later.waiting
+
+
+def test_while_a_plan_is_made_or_runs_for_a_compiled_function(monkeypatch):
+    """Nothing is noted as a fault: the next call has its plan."""
+    made = []
+    own = graph_plans._planned
+    steps = iter(["made", "runs"])
+
+    def planned(*args: Any) -> Any:
+        if next(steps, "") == "made":
+            hit()
+        plan = own(*args)
+        made.append(plan)
+        inner, plan.run = plan.run, lambda *_: hit()
+        plan.own_run = inner
+        return plan
+
+    monkeypatch.setattr(graph_plans, "_planned", planned)
+    f = compile(lambda x: it.sum(it.exp(x) * 7.0, axis=0) + 1.0)
+    x = it.zeros((2, 3))
+    for _ in range(2):
+        with pytest.raises(LateError):
+            f(x)
+    (plan,) = made
+    plan.run = plan.own_run
+    assert f(x).tolist() == [15.0] * 3
+    assert len(made) == 1
 
 
 @pytest.mark.parametrize("name", ["generalized", "kernel_sequence"])
