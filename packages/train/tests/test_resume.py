@@ -4,6 +4,7 @@ import errno
 import importlib.util
 import os
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -16,7 +17,14 @@ from ingle import nn
 from ingle.dataset import DatasetError
 from ingle.nn import CheckpointError, load
 from ingle.tensor import random as it_random
-from ingle.train import Callback, CheckpointStore, TrainingError, read_jsonl, resuming
+from ingle.train import (
+    Callback,
+    CheckpointStore,
+    TrainingError,
+    TrainingInterruptedError,
+    read_jsonl,
+    resuming,
+)
 from ingle.train.checkpointing import parts
 
 HERE = Path(__file__).parent
@@ -64,6 +72,54 @@ def test_an_exception_at_every_step(tmp_path, whole, every):
             run(folder, every=every, callbacks=[InterruptAt(step)])
         learner = run(folder, every=every)
         assert tiny.digest(learner) == expected, f"interrupted at step {step}"
+
+
+class StopAt(Callback):
+    """Ctrl-C at a step."""
+
+    def __init__(self, step):
+        self.step = step
+
+    def on_step(self, learner, loss):
+        if learner.steps == self.step:
+            signal.raise_signal(signal.SIGINT)
+
+
+class CrashInEvaluation(Callback):
+    def __init__(self, step):
+        self.step = step
+
+    def on_evaluate_start(self, learner):
+        if learner.steps == self.step:
+            raise Interrupted
+
+
+@pytest.mark.parametrize("of", [StopAt, CrashInEvaluation])
+@pytest.mark.parametrize("accumulate", [2, 3])  # 60 samples in batches of 8 are 4 or 3 steps
+def test_a_stop_behind_the_last_step_of_an_epoch(tmp_path, accumulate, of):
+    expected = run(tmp_path / "whole", accumulate=accumulate)
+    last = expected.steps // EPOCHS
+    for step in (last, expected.steps):
+        folder = tmp_path / str(step)
+        with pytest.raises((Interrupted, TrainingInterruptedError)):
+            run(folder, accumulate=accumulate, callbacks=[of(step)])
+        learner = run(folder, accumulate=accumulate)
+        assert learner.steps == expected.steps
+        assert tiny.digest(learner) == tiny.digest(expected), f"stopped behind step {step}"
+
+
+def test_batches_in_a_list_are_not_gone_through_again_behind_their_last(tmp_path):
+    def fit(folder, **options):
+        learner, _, valid = tiny.build(folder, **options)
+        it_random.seed(3)
+        learner.fit(listed, epochs=2, valid=valid, resume=True)
+        return learner
+
+    listed = list(tiny.build(tmp_path / "none")[1])
+    expected = fit(tmp_path / "whole").steps
+    with pytest.raises(Interrupted):
+        fit(tmp_path / "cut", callbacks=[CrashInEvaluation(expected // 2)])
+    assert fit(tmp_path / "cut").steps == expected
 
 
 @pytest.mark.slow

@@ -82,15 +82,15 @@ class Checkpoints:
 
     def prepare(
         self, learner: Learner, batches: Iterable[Any], resume: bool | str | os.PathLike[str]
-    ) -> bool:
-        """Loads the checkpoint asked for; whether training continues within an epoch."""
+    ) -> resuming.Left:
+        """Loads the checkpoint asked for; what is left of the epoch that it was written in."""
         self._saved_at = time.monotonic()
         self.wanted = False
         store = self.store
         if store is None:
             if resume is not False:
                 raise TrainingError("fit: resume needs Learner(..., checkpoints=FOLDER)")
-            return False
+            return resuming.Left.ALL
         require_writable(store.folder)
         store.clean()
         if resume is False:
@@ -100,10 +100,10 @@ class Checkpoints:
                     "resume=True, choose another folder, or delete them with "
                     "CheckpointStore(folder).clear()"
                 )
-            return False
+            return resuming.Left.ALL
         path = store.latest() if resume is True else Path(resume)
         if path is None:
-            return False
+            return resuming.Left.ALL
         with transaction():
             try:
                 state = store.load(path, parts(learner))

@@ -20,7 +20,7 @@ from ingle.tensor.argument_checks import whole
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
 
-from . import arguments, batch_gradients, interrupting, nonfinite, resuming
+from . import arguments, batch_gradients, interrupting, nonfinite
 from .batches import samples_in, targets_of, to_evaluate
 from .callbacks import Callback, Record
 from .checkpointing import Checkpoints
@@ -30,6 +30,7 @@ from .named_loggers import Loggers, make_loggers
 from .progress import ConsoleLogger
 from .renderer import Renderer
 from .rendering import Rendering
+from .resuming import Left
 from .spans import Spans
 from .store import CheckpointStore
 
@@ -187,7 +188,7 @@ class Learner:
         self._ends_now = False
         self._evaluated = None
         arguments.check_augment(self.augment, valid is not None)
-        resumed = self._checkpoints.prepare(self, batches, resume)
+        left = self._checkpoints.prepare(self, batches, resume)
         with interrupting.gently(self), ExitStack() as stack:
             stack.callback(self._checkpoints.finish)
             for callback in self.callbacks:
@@ -195,8 +196,8 @@ class Learner:
                 stack.callback(callback.on_fit_end, self)
             while self.epoch < epochs and self.stopped is None:
                 start = time.perf_counter()
-                self._train_epoch(batches, resumed, valid, valid_every)
-                resumed = False
+                self._train_epoch(batches, left, valid, valid_every)
+                left = Left.ALL
                 if self._ends_now:
                     break
                 record = self._record(batches)
@@ -209,18 +210,18 @@ class Learner:
     def _train_epoch(
         self,
         batches: Iterable[Any],
-        resumed: bool,
+        left: Left,
         valid: Iterable[Any] | None,
         valid_every: int | None,
     ) -> None:
         """Goes through the batches once, or through what a checkpoint left of them."""
-        if not resumed:
+        if left is Left.ALL:
             for metric in self.metrics:
                 metric.reset()
         self.model.train()
         total = len(batches) if isinstance(batches, Sized) else None
-        done = resuming.position(batches) if resumed else 0
-        for group in self._groups(batches):
+        done = 0 if left is Left.ALL else self.position[0]
+        for group in () if left is Left.NONE else self._groups(batches):
             loss = self.step(group)
             done += len(group)
             self.position = (done, total)
@@ -235,7 +236,7 @@ class Learner:
                 self.save(batches, found)
             if self._ends_now:
                 break
-        arguments.require_batches(done or resumed, self.epoch + 1)
+        arguments.require_batches(done, self.epoch + 1)
 
     def _validation(self, valid: Iterable[Any]) -> Record:
         """The numbers of an evaluation after this step, which is made only once."""
@@ -369,6 +370,7 @@ class Learner:
         self.history.append(record)
         for callback in self.callbacks:
             callback.on_epoch(self, record)
+        self.position = (0, self.position[1])
         if self.checkpoints is not None:
             self.save(batches, record)
 

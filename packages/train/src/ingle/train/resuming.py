@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sized
+from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 from ingle.dataset import DatasetError, Loader
@@ -24,6 +25,7 @@ def collect(learner: Learner, batches: Iterable[Any]) -> dict[str, Any]:
         "last_loss": learner.last_loss,
         "stopped": learner.stopped,
         "history": learner.history,
+        "done": learner.position[0],
         "loader": batches.state() if isinstance(batches, Loader) else None,
         "metrics": [m.state() for m in learner.metrics],
         "callbacks": [c.state() for c in learner.callbacks],
@@ -31,8 +33,16 @@ def collect(learner: Learner, batches: Iterable[Any]) -> dict[str, Any]:
     }
 
 
-def restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> bool:
-    """Takes back what `collect` gave; whether that was within an epoch.
+class Left(Enum):
+    """What of its batches the first epoch still has: all, those of a loader, or none."""
+
+    ALL = "all"
+    SOME = "some"
+    NONE = "none"
+
+
+def restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> Left:
+    """Takes back what `collect` gave.
 
     Raises:
         CheckpointError: the state was collected of another training, or makes no sense.
@@ -49,8 +59,8 @@ def restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> 
         ) from error
 
 
-def _restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> bool:
-    steps, epoch = int(state["steps"]), int(state["epoch"])
+def _restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) -> Left:
+    steps, epoch, done = int(state["steps"]), int(state["epoch"]), int(state["done"])
     last_lr, last_loss = float(state["last_lr"]), float(state["last_loss"])
     history = [dict(record) for record in state["history"]]
     _same("metrics", len(state["metrics"]), len(learner.metrics))
@@ -73,12 +83,22 @@ def _restore(learner: Learner, batches: Iterable[Any], state: dict[str, Any]) ->
         metric.load_state(saved)
     for callback, saved in zip(learner.callbacks, state["callbacks"], strict=False):
         callback.load_state(saved)
-    return position(batches) > 0
+    return _left(learner, batches, done)
 
 
-def position(batches: Iterable[Any]) -> int:
-    """How many batches of the epoch are behind a loader; 0 for what is no loader."""
-    return int(batches.state()["batch"]) if isinstance(batches, Loader) else 0
+def _left(learner: Learner, batches: Iterable[Any], done: int) -> Left:
+    total = len(batches) if isinstance(batches, Sized) else None
+    learner.position = (done, total)
+    if not done:
+        return Left.ALL
+    if isinstance(batches, Loader):
+        # A loader is at its next epoch as soon as it was asked for more than the last batch.
+        return Left.SOME if batches.state()["batch"] else Left.NONE
+    # Other batches begin anew, unless they were at their end: what is behind them is not done yet.
+    if done == total:
+        return Left.NONE
+    learner.position = (0, total)
+    return Left.ALL
 
 
 def generators(model: Module) -> Iterator[tuple[str, Generator]]:
