@@ -84,6 +84,26 @@ def test_early_stopping_counts_evaluations_and_ends_within_the_epoch(tmp_path):
     np.testing.assert_array_equal(weights(again), watch.seen[3][2])
 
 
+@pytest.mark.parametrize("valid_every", [1, None])
+def test_a_training_that_ended_early_stays_ended_when_it_is_resumed(tmp_path, valid_every):
+    def run(patience):
+        script = Script([5, 4, 4.5, 4.5, 4.5, 4.5])
+        monitor = "score" if valid_every else "valid/loss"
+        least = 0.0 if valid_every else 99.0  # of epochs none is better than the first
+        stopping = EarlyStopping(monitor, patience=patience, min_delta=least, restore_best=True)
+        learner = make(callbacks=[script, stopping], checkpoints=tmp_path)
+        learner.fit(loader(), epochs=9, valid=loader(), valid_every=valid_every, resume=True)
+        return learner
+
+    first, again = run(2), run(2)
+    assert first.stopped is not None
+    assert first.stopped == again.stopped
+    assert (first.steps, first.history) == (again.steps, again.history)
+    np.testing.assert_array_equal(weights(first), weights(again))
+    if valid_every is None:
+        assert run(50).steps > first.steps
+
+
 def test_the_best_weights_come_back_after_a_resumed_training(tmp_path):
     def run(epochs, resume):
         script, stopping = Script([1] * 99), EarlyStopping("valid/loss", restore_best=True)

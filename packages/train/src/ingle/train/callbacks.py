@@ -124,7 +124,8 @@ class EarlyStopping(Callback):
     """Ends training when a number no longer gets better.
 
     It is looked at after each evaluation: by epoch, and by step with `fit(..., valid_every=)`,
-    where training ends within the epoch.
+    where training ends within the epoch. A training that has ended so stays ended when it is
+    resumed; with more `patience`, or without this callback, it goes on.
 
     Args:
         monitor: its name in the record, such as "valid/loss".
@@ -168,10 +169,14 @@ class EarlyStopping(Callback):
         self._judged = -1
         self._unit = "epochs"
         self._ended = False
+        self._resumed = False
         self._snapshot = Snapshot()
 
     def on_fit_start(self, learner: Learner) -> None:
         self._ended = False
+        if self._resumed and self.waited >= self.patience:
+            self._end(learner, now=True)
+        self._resumed = False
 
     def on_evaluation(self, learner: Learner, record: Record) -> None:
         if self.monitor in record:
@@ -193,23 +198,28 @@ class EarlyStopping(Callback):
             return
         self.waited += 1
         if self.waited >= self.patience:
-            self._ended = True
-            learner.stop(
-                f"{self.monitor} has not improved on {self.best:.6g} for {self.waited} "
-                f"{self._unit}",
-                now=now,
-            )
+            self._end(learner, now=now)
+
+    def _end(self, learner: Learner, *, now: bool) -> None:
+        self._ended = True
+        learner.stop(
+            f"{self.monitor} has not improved on {self.best:.6g} for {self.waited} {self._unit}",
+            now=now,
+        )
 
     def on_fit_end(self, learner: Learner) -> None:
         if self._ended or learner.epoch >= learner.epochs:
             self._snapshot.give(learner.model)
 
     def state(self) -> dict[str, Any]:
-        return {"best": self.best, "waited": self.waited, "judged": self._judged}
+        return {
+            "best": self.best, "waited": self.waited, "judged": self._judged, "unit": self._unit,
+        }  # fmt: skip
 
     def load_state(self, state: Mapping[str, Any]) -> None:
         self.best, self.waited = state["best"], state["waited"]
-        self._judged = state.get("judged", -1)
+        self._judged, self._unit = state["judged"], state["unit"]
+        self._resumed = True
 
     def parts(self) -> dict[str, Any]:
         return {"best": self._snapshot} if self.restore_best else {}
