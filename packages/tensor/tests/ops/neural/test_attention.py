@@ -9,6 +9,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle.tensor.errors import DTypeError, ShapeError
+from ingle.tensor.ops.neural.attention import attention_gradient
+from ingle.tensor.ops.neural.attention_dropout import attention_dropout_gradient
 
 RNG = np.random.default_rng(0)
 
@@ -110,3 +112,14 @@ def test_a_mask_of_one_number_masks(mask, device):
     whole = it.broadcast_to(one, (20, 20))
     found, wanted = (it.scaled_dot_product_attention(q, k, v, m).numpy() for m in (one, whole))
     np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 3, 4), (3, 4), ()])
+def test_gradients_are_of_what_attention_gives(shape: tuple[int, ...]) -> None:
+    x = it.ones((2, 3, 4))
+    with pytest.raises(ShapeError, match=r"attention_gradient: g must be float32\[2, 3, 4\]"):
+        attention_gradient(it.ones(shape), x, x, x)
+    with pytest.raises(
+        ShapeError, match=r"attention_dropout_gradient: g must be float32\[2, 3, 4\]"
+    ):
+        attention_dropout_gradient(it.ones(shape), x, x, x, p=0.5, place=(1, 2))

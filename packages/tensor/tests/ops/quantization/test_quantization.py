@@ -446,3 +446,9 @@ def test_dtypes_that_do_not_hold_codes_are_refused():
         it.pack(it.ones(3), dtype="int4")
     with pytest.raises(DTypeError, match=r"pack: numbers of int4 .* got int2"):
         it.pack(it.ones(3, dtype="int8").astype("int2"), dtype="int4")
+
+
+def test_a_scale_of_a_product_is_a_tensor() -> None:
+    codes = it.zeros((2, 8), dtype="int8")
+    with pytest.raises(OperandError, match=r"quantized_linear: scale must be a tensor"):
+        it.quantized_linear(it.ones((1, 8)), codes, 0.5, dtype="int8")  # type: ignore[arg-type]

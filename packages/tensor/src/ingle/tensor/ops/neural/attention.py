@@ -314,14 +314,23 @@ def _gradient_body(
 
 
 def _gradient_rule(*avals: Aval, causal: bool) -> tuple[Aval, ...]:
-    g, query, key, value, mask, scale, out, lse = avals
-    made = training_rule(query, key, value, mask, scale, causal=causal)
-    for name, x, wanted in (("g", g, made[0]), ("out", out, made[0]), ("lse", lse, made[1])):
+    g, *operands, out, lse = avals
+    return gradient_rule("attention_gradient", g, operands, out, lse, causal)
+
+
+def gradient_rule(
+    name: str, g: Aval, operands: Sequence[Aval], out: Aval, lse: Aval, causal: bool
+) -> tuple[Aval, ...]:
+    """What the gradients of attention's query, key and value are.
+
+    Raises:
+        ShapeError: a gradient or a result is not what attention gives of the operands.
+    """
+    made = training_rule(*operands, causal=causal)
+    for argument, x, wanted in (("g", g, made[0]), ("out", out, made[0]), ("lse", lse, made[1])):
         if x != wanted:
-            raise ShapeError(
-                f"attention_gradient: {name} must be {wanted}, as attention gives it, got {x}"
-            )
-    return query, key, value
+            raise ShapeError(f"{name}: {argument} must be {wanted}, as attention gives it, got {x}")
+    return tuple(operands[:3])
 
 
 def _gradient_samples(draw: Draw) -> Iterator[Sample]:

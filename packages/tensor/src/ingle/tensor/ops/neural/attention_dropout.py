@@ -28,6 +28,7 @@ from ..reductions.basic import sum
 from .attention import (
     TENSORS,
     TRAITS,
+    gradient_rule,
     operands_of,
     samples_of,
     scores_of,
@@ -219,7 +220,8 @@ ATTENTION_DROPOUT = Operation(
 
 
 def _gradient_rule(*avals: Aval, causal: bool, p: float) -> tuple[Aval, ...]:
-    return avals[1:4]
+    g, operands, (out, lse) = avals[0], avals[1 : 1 + len(TENSORS)], avals[-2:]
+    return gradient_rule("attention_dropout_gradient", g, operands, out, lse, causal)
 
 
 def _gradient_body(

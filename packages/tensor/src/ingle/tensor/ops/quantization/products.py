@@ -68,6 +68,8 @@ def quantized_linear(
             f"{NAME}: dtype must be an integer dtype of at most 8 bits, got {to}; use 'int8' or "
             "'int4'"
         )
+    for argument, part in (("x", x), ("scale", scale)):
+        handle_of(part, NAME, argument)  # Numbers beside a tensor would stay numbers.
     given, factor = promote(NAME, ("x", x), ("scale", scale))
     kept = handle_of(codes, NAME, "codes")
     zero: Handle | Scalar = Scalar(0, int32)
