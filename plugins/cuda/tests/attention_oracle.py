@@ -10,13 +10,14 @@ import numpy as np
 from host_gpu import HostBackend
 
 import ingle.tensor as it
-from ingle.tensor.ops.neural.attention import attention_gradient, attention_training
+from ingle.tensor.ops.neural.attention import attention_training
 from ingle.tensor.ops.neural.attention_dropout import (
     attention_dropout,
     attention_dropout_gradient,
     factor,
     threshold,
 )
+from ingle.tensor.ops.neural.attention_gradients import attention_gradient
 from ingle.tensor.ops.random.bits import reference_bits
 from ingle.testkit.bits import same_bits
 

@@ -16,6 +16,7 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.device import backend_of, call_staged
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
+from ingle.tensor.ops.neural.attention_gradients import attention_gradient
 from ingle_cuda.attention.cudnn_attention import SCALE
 
 
@@ -162,7 +163,7 @@ def attended(given: dict[str, Any]) -> list[Any]:
 
 
 def pulled(given: dict[str, Any]) -> list[Any]:
-    found = it.ops.neural.attention.attention_gradient(
+    found = attention_gradient(
         *[wide(given[n]) for n in ("dO", "q", "k", "v")],
         is_causal=given["use_causal_mask"], scale=float(given["attn_scale"].ravel()[0]),
     )  # fmt: skip

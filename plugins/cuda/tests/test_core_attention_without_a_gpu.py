@@ -16,7 +16,8 @@ import ingle.tensor as it
 from ingle.autodiff import grad
 from ingle.fusion import compile, explain
 from ingle.tensor.errors import BackendError
-from ingle.tensor.ops.neural.attention import attention_gradient, attention_training
+from ingle.tensor.ops.neural.attention import attention_training
+from ingle.tensor.ops.neural.attention_gradients import attention_gradient
 from ingle.testkit.bits import same_bits
 from ingle_cuda.attention import core_attention_source, core_gradient_source
 from ingle_cuda.attention.core_attention import CoreAttention

@@ -20,7 +20,8 @@ from ingle.tensor.errors import BackendError
 from ingle.tensor.operation import infer
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.gradients import CONV_INPUT_GRADIENT, CONV_WEIGHT_GRADIENT
-from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_GRADIENT, ATTENTION_TRAINING
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING
+from ingle.tensor.ops.neural.attention_gradients import ATTENTION_GRADIENT, attention_gradient
 from ingle_cuda import cudnn
 from ingle_cuda.attention import cudnn_attention as attention
 from ingle_cuda.attention.cudnn_attention import Attention
@@ -223,7 +224,7 @@ def test_attention_and_its_gradient(
     if len(q) < 5:  # the stub's gradient has no groups of heads
         back = [g, query, key, value, *numbers, out, lse]
         gradients = offer.run(ATTENTION_GRADIENT.op(causal=causal), back)
-        wanted = it.ops.neural.attention.attention_gradient(doubles[3], *doubles[:3], **options)
+        wanted = attention_gradient(doubles[3], *doubles[:3], **options)
         for found, other in zip(gradients, wanted, strict=True):
             np.testing.assert_allclose(found.memory, other.numpy(), rtol=2e-2, atol=1e-2)
 

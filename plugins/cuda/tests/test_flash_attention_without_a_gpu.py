@@ -19,12 +19,8 @@ from ingle.fusion import compile, explain
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype, bool_
 from ingle.tensor.errors import BackendError
-from ingle.tensor.ops.neural.attention import (
-    ATTENTION,
-    ATTENTION_GRADIENT,
-    ATTENTION_TRAINING,
-    attention_gradient,
-)
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING
+from ingle.tensor.ops.neural.attention_gradients import ATTENTION_GRADIENT, attention_gradient
 from ingle.testkit.bits import same_bits
 from ingle_cuda.attention import flash_attention_source, flash_gradient_source
 from ingle_cuda.attention.flash_attention import (

@@ -14,13 +14,8 @@ from ingle.fusion import compile, explain
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import bool_
-from ingle.tensor.ops.neural.attention import (
-    ATTENTION,
-    ATTENTION_GRADIENT,
-    ATTENTION_TRAINING,
-    attention_gradient,
-    attention_training,
-)
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING, attention_training
+from ingle.tensor.ops.neural.attention_gradients import ATTENTION_GRADIENT, attention_gradient
 from ingle.testkit.bits import same_bits
 from ingle_cpu.attention.launches import attention_entries
 from ingle_cpu.attention.problem import problem_of

@@ -44,6 +44,7 @@ OPERATIONS: dict[str, Operation] = {}
 LATE_ROOMS = (
     "ingle.tensor.control.ruling", "ingle.tensor.ops.convolution.channels_last",
     "ingle.tensor.ops.convolution.window_products", "ingle.tensor.ops.neural.attention_dropout",
+    "ingle.tensor.ops.neural.attention_gradients",
     "ingle.tensor.ops.pooling.max_gradients",
 )  # fmt: skip
 """Modules of operations that are loaded at first use: an import of all operations imports them."""

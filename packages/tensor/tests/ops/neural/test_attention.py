@@ -9,8 +9,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle.tensor.errors import DTypeError, ShapeError
-from ingle.tensor.ops.neural.attention import attention_gradient
 from ingle.tensor.ops.neural.attention_dropout import attention_dropout_gradient
+from ingle.tensor.ops.neural.attention_gradients import attention_gradient
 
 RNG = np.random.default_rng(0)
 

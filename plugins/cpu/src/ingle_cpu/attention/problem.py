@@ -10,11 +10,8 @@ from ingle.fusion.device import is_exact
 from ingle.fusion.device.kernels import HALVES
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
-from ingle.tensor.ops.neural.attention import (
-    ATTENTION,
-    ATTENTION_GRADIENT,
-    ATTENTION_TRAINING,
-)
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING
+from ingle.tensor.ops.neural.attention_gradients import ATTENTION_GRADIENT
 
 from .abi import MaskKind
 

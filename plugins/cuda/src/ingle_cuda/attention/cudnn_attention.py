@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 
 from ingle.tensor.contract import Aval, Scalar
 from ingle.tensor.operation import Op, infer
-from ingle.tensor.ops.neural.attention import (
-    ATTENTION,
-    ATTENTION_GRADIENT,
-    ATTENTION_TRAINING,
-)
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING
+from ingle.tensor.ops.neural.attention_gradients import ATTENTION_GRADIENT
 
 from ..cudnn import ALIGNMENT, TYPES, Layout, LibraryOffer, Strides, contiguous, output, tensor
 

@@ -12,15 +12,12 @@ from collections.abc import Sequence
 from ingle.fusion.device.kernels import HALVES
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
-from ingle.tensor.ops.neural.attention import (
-    ATTENTION,
-    ATTENTION_GRADIENT,
-    ATTENTION_TRAINING,
-)
+from ingle.tensor.ops.neural.attention import ATTENTION, ATTENTION_TRAINING
 from ingle.tensor.ops.neural.attention_dropout import (
     ATTENTION_DROPOUT,
     ATTENTION_DROPOUT_GRADIENT,
 )
+from ingle.tensor.ops.neural.attention_gradients import ATTENTION_GRADIENT
 from ingle.tensor.ops.random.bits import WORDS
 
 from ..cudnn import Strides

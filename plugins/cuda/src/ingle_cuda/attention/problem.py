@@ -9,8 +9,8 @@ from typing import NamedTuple
 from ingle.fusion.device.kernels import HALVES
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer
-from ingle.tensor.ops.neural.attention import ATTENTION_GRADIENT
 from ingle.tensor.ops.neural.attention_dropout import ATTENTION_DROPOUT_GRADIENT
+from ingle.tensor.ops.neural.attention_gradients import ATTENTION_GRADIENT
 
 from ..cudnn import Strides, contiguous
 from .head_axes import BATCH, along, head_axes, vector

@@ -16,7 +16,7 @@ from ...masks import check_mask
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
-from .._rules import broadcast_shapes, sum_to, widened
+from .._rules import broadcast_shapes, widened
 from ..creation.ranges import arange
 from ..elementwise.cast import astype
 from ..elementwise.comparison import isfinite
@@ -90,11 +90,13 @@ def _vjp(
     mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
     needs: tuple[bool, ...],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
+    from .attention_gradients import ATTENTION_GRADIENT, gradients
+
     if g[0] is not None and g[1] is None and not needs[3]:
         given = g[0], query, key, value, mask, scale, out, lse
         found = run(ATTENTION_GRADIENT.op(causal=causal), with_numbers(given, query.dtype))
         return (*[x if need else None for x, need in zip(found, needs, strict=False)], None)
-    return _gradient(g, query, key, value, mask, scale, out, lse, causal, needs)
+    return gradients(g, query, key, value, mask, scale, out, lse, causal, needs)
 
 
 def samples_of(draw: Draw) -> Iterator[Sample]:
@@ -114,10 +116,10 @@ def samples_of(draw: Draw) -> Iterator[Sample]:
         yield Sample((*arrays, draw.array((q[-2], k[-2]))), condition=64)
 
 
-def _training_reference(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
-    scale: float | None = None,
-) -> Any:  # fmt: skip
+def shares_in_numpy(
+    query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float | None
+) -> tuple[Any, Any]:  # fmt: skip
+    """The shares of keys and the logarithms, for references."""
     from scipy.special import logsumexp as oracle
 
     scores = np.einsum("...le,...se->...ls", query, key)
@@ -129,7 +131,15 @@ def _training_reference(
     if is_causal:
         scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
     lse = oracle(scores, axis=-1)
-    return np.einsum("...ls,...sv->...lv", np.exp(scores - lse[..., None]), value), lse
+    return np.exp(scores - lse[..., None]), lse
+
+
+def _training_reference(
+    query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
+    scale: float | None = None,
+) -> Any:  # fmt: skip
+    shares, lse = shares_in_numpy(query, key, attn_mask, is_causal, scale)
+    return np.einsum("...ls,...sv->...lv", shares, value), lse
 
 
 TENSORS = ("query", "key", "value", "mask", "scale")
@@ -287,92 +297,6 @@ def with_numbers(given: Sequence[Any], dtype: DType) -> list[Handle | Scalar]:
     return found
 
 
-@guarded
-def attention_gradient(
-    g: TensorLike,
-    query: TensorLike,
-    key: TensorLike,
-    value: TensorLike,
-    attn_mask: TensorLike | None = None,
-    *,
-    is_causal: bool = False,
-    scale: float | None = None,
-) -> tuple[Tensor, ...]:
-    """What a gradient g of attention's result means for query, key and value."""
-    operands = operands_of(query, key, value, attn_mask, scale)
-    made = run(ATTENTION_TRAINING.op(causal=bool(is_causal)), operands)
-    given = [handle_of(g, "attention_gradient", "g"), *operands, *[x._handle for x in made]]
-    return run(ATTENTION_GRADIENT.op(causal=bool(is_causal)), given)
-
-
-def _gradient_body(
-    g: Tensor, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | bool, scale: float,
-    out: Tensor, lse: Tensor, *, causal: bool,
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    needs = (True, True, True, False)
-    return _gradient((g, None), query, key, value, mask, scale, out, lse, causal, needs)[:3]
-
-
-def _gradient_rule(*avals: Aval, causal: bool) -> tuple[Aval, ...]:
-    g, *operands, out, lse = avals
-    return gradient_rule("attention_gradient", g, operands, out, lse, causal)
-
-
-def gradient_rule(
-    name: str, g: Aval, operands: Sequence[Aval], out: Aval, lse: Aval, causal: bool
-) -> tuple[Aval, ...]:
-    """What the gradients of attention's query, key and value are.
-
-    Raises:
-        ShapeError: a gradient or a result is not what attention gives of the operands.
-    """
-    made = training_rule(*operands, causal=causal)
-    for argument, x, wanted in (("g", g, made[0]), ("out", out, made[0]), ("lse", lse, made[1])):
-        if x != wanted:
-            raise ShapeError(f"{name}: {argument} must be {wanted}, as attention gives it, got {x}")
-    return tuple(operands[:3])
-
-
-def _gradient_samples(draw: Draw) -> Iterator[Sample]:
-    for sample in samples_of(draw):
-        query, _, value, *mask = sample.args
-        if not mask or mask[0].dtype == np.bool_:
-            g = draw.array((*query.shape[:-1], value.shape[-1]))
-            yield Sample((g, *sample.args), sample.kwargs, condition=512, magnitude=8.0)
-
-
-def _gradient_reference(
-    g: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, *, is_causal: bool = False,
-    scale: float | None = None,
-) -> Any:  # fmt: skip
-    factor = (query.shape[-1] or 1) ** -0.5 if scale is None else scale
-    scores = np.einsum("...le,...se->...ls", query, key) * factor
-    seen = np.True_ if attn_mask is None else attn_mask
-    seen = seen & (np.tri(*scores.shape[-2:]) > 0) if is_causal else seen
-    e = np.where(seen, np.exp(scores - np.max(scores, -1, keepdims=True)), 0.0)
-    shares = e / np.sum(e, -1, keepdims=True)
-    pull = np.einsum("...lv,...sv->...ls", g, value)
-    flow = shares * (pull - np.sum(shares * pull, -1, keepdims=True)) * factor
-    return (
-        np.einsum("...ls,...se->...le", flow, key), np.einsum("...ls,...le->...se", flow, query),
-        np.einsum("...ls,...lv->...sv", shares, g),
-    )  # fmt: skip
-
-
-ATTENTION_GRADIENT = Operation(
-    "scaled_dot_product_attention_gradient",
-    tensors=("g", *TENSORS, "out", "lse"),
-    statics=("causal",),
-    outputs=("by_query", "by_key", "by_value"),
-    rule=_gradient_rule,
-    traits=TRAITS,
-    body=_gradient_body,
-    public=attention_gradient,
-    samples=_gradient_samples,
-    reference=_gradient_reference,
-)
-
-
 def operands_of(
     query: TensorLike, key: TensorLike, value: TensorLike, attn_mask: TensorLike | None,
     scale: float | None,
@@ -414,31 +338,3 @@ def scores_of(
     if isinstance(mask, bool):
         return found
     return where(mask, found, -math.inf) if mask.dtype is bool_ else found + widened(mask)
-
-
-def _gradient(
-    g: tuple[Tensor | None, Tensor | None], query: Tensor, key: Tensor, value: Tensor,
-    mask: Tensor | bool, scale: float, out: Tensor, lse: Tensor, causal: bool,
-    needs: tuple[bool, ...],
-) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """The scores are computed again: only a number for each query was kept of them."""
-    dtype = query.dtype
-    scores = scores_of(query, key, mask, scale, causal)
-    shares = shares_by(scores, lse)
-    by_value: Tensor | None = None
-    level: Tensor | float = 0.0
-    pull: Tensor | float = 0.0
-    if g[0] is not None:
-        pull = widened(matmul(g[0], value.mT))
-        level = sum(widened(g[0]) * widened(out), axis=-1, keepdims=True)
-        by_value = sum_to(matmul(astype(shares, dtype).mT, g[0]), value.shape)
-    if g[1] is not None:
-        level = level - reshape(g[1], (*g[1].shape, 1))
-    by_scores = shares * (pull - level)
-    flow = astype(by_scores * scale, dtype)
-    return (
-        sum_to(matmul(flow, key), query.shape) if needs[0] else None,
-        sum_to(matmul(flow.mT, query), key.shape) if needs[1] else None,
-        by_value if needs[2] else None,
-        sum_to(astype(by_scores, dtype), mask.shape) if needs[3] else None,  # type: ignore[union-attr]
-    )

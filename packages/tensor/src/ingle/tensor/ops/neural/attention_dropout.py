@@ -18,24 +18,28 @@ from ...errors import ArgumentError
 from ...operation import Operation
 from ...sample import Draw, Sample
 from .._guarding import guarded
-from .._rules import sum_to, widened
 from ..elementwise.cast import astype
 from ..elementwise.where import where
 from ..linear_algebra.products import matmul
 from ..movement.shapes import broadcast_to
 from ..random.bits import WORDS, Place, as_words, bits_at, blocks, reference_bits
-from ..reductions.basic import sum
 from .attention import (
     TENSORS,
     TRAITS,
-    gradient_rule,
     operands_of,
     samples_of,
     scores_of,
-    shares_by,
+    shares_in_numpy,
     shares_of,
     training_rule,
     with_numbers,
+)
+from .attention_gradients import (
+    RESULTS,
+    gradient_rule,
+    gradient_samples_of,
+    gradients,
+    reference_of,
 )
 
 if TYPE_CHECKING:
@@ -82,10 +86,9 @@ def _rule(*avals: Aval, causal: bool, p: float) -> tuple[Aval, Aval]:
     return training_rule(*avals[: len(TENSORS)], causal=causal)
 
 
-def _kept(scores: Tensor, lead: Sequence[int], p: float, words: Sequence[Any]) -> Tensor:
-    """Which keys take part; the values may have more heads than the scores."""
-    shape = (*lead, *scores.shape[-2:])
-    return bits_at(words, shape, scores.device) >= threshold(p)
+def _kept(key: Tensor, queries: Sequence[int], p: float, words: Sequence[Any]) -> Tensor:
+    """Which keys take part, for all queries of all heads; values may have more of these."""
+    return bits_at(words, (*queries, key.shape[-2]), key.device) >= threshold(p)
 
 
 def _body(
@@ -94,8 +97,8 @@ def _body(
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     scores = scores_of(query, key, mask, scale, causal)
     shares, lse = shares_of(scores)
-    lead = _lead(query, key, value)
-    shares = where(_kept(scores, lead, p, words), shares * factor(p), 0.0)
+    queries = (*_lead(query, key, value), query.shape[-2])
+    shares = where(_kept(key, queries, p, words), shares * factor(p), 0.0)
     out = matmul(astype(shares, value.dtype), value)
     return out, broadcast_to(lse, out.shape[:-1])
 
@@ -109,29 +112,15 @@ def _gradient(
     mask: Tensor | bool, scale: float, words: Sequence[Any], out: Tensor, lse: Tensor,
     causal: bool, p: float, needs: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:  # fmt: skip
-    """Scores and random words are computed again."""
-    dtype = query.dtype
-    scores = scores_of(query, key, mask, scale, causal)
-    shares = shares_by(scores, lse)
-    level: Tensor | float = 0.0
-    pull: Tensor | float = 0.0
-    by_value: Tensor | None = None
-    if g[0] is not None:
-        kept = _kept(scores, out.shape[:-2], p, words)
-        pull = where(kept, widened(matmul(g[0], value.mT)) * factor(p), 0.0)
-        level = sum(widened(g[0]) * widened(out), axis=-1, keepdims=True)
-        weights = astype(where(kept, shares * factor(p), 0.0), dtype)
-        by_value = sum_to(matmul(weights.mT, g[0]), value.shape)
-    if g[1] is not None:
-        level = level - g[1][..., None]
-    by_scores = shares * (pull - level)
-    flow = astype(by_scores * scale, dtype)
-    return (
-        sum_to(matmul(flow, key), query.shape) if needs[0] else None,
-        sum_to(matmul(flow.mT, query), key.shape) if needs[1] else None,
-        by_value if needs[2] else None,
-        sum_to(astype(by_scores, dtype), mask.shape) if needs[3] else None,  # type: ignore[union-attr]
-    )
+    """Random words are computed again, as scores are."""
+    kept = None if g[0] is None else _kept(key, out.shape[:-1], p, words)
+
+    def taking_part(x: Tensor) -> Tensor:
+        assert kept is not None
+        return where(kept, x * factor(p), 0.0)
+
+    given = g, query, key, value, mask, scale, out, lse, causal, needs
+    return gradients(*given, taking_part)
 
 
 def _vjp(
@@ -155,29 +144,11 @@ def _samples(draw: Draw) -> Iterator[Sample]:
         yield Sample(sample.args, {**sample.kwargs, **more}, condition=64)
 
 
-def _shares(
-    query: Any, key: Any, attn_mask: Any, is_causal: bool, scale: float | None
-) -> tuple[Any, Any]:  # fmt: skip
-    """Shares of keys and logarithms, in NumPy."""
-    scores = np.einsum("...le,...se->...ls", query, key)
-    scores = scores * ((query.shape[-1] or 1) ** -0.5 if scale is None else scale)
-    if attn_mask is not None and attn_mask.dtype == np.bool_:
-        scores = np.where(attn_mask, scores, -np.inf)
-    elif attn_mask is not None:
-        scores = scores + attn_mask
-    if is_causal:
-        scores = np.where(np.tri(*scores.shape[-2:]) > 0, scores, -np.inf)
-    top = np.max(scores, -1, keepdims=True)
-    e = np.exp(scores - top)
-    total = np.sum(e, -1, keepdims=True)
-    return e / total, (np.log(total) + top)[..., 0]
-
-
 def _reference(
     query: Any, key: Any, value: Any, attn_mask: Any = None, *, p: float, place: tuple[int, int],
     is_causal: bool = False, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    shares, lse = _shares(query, key, attn_mask, is_causal, scale)
+    shares, lse = shares_in_numpy(query, key, attn_mask, is_causal, scale)
     kept = reference_bits(shares.shape, place) >= threshold(p)
     return np.einsum("...ls,...sv->...lv", shares * kept * factor(p), value), lse
 
@@ -235,26 +206,16 @@ def _gradient_body(
 
 
 def _gradient_samples(draw: Draw) -> Iterator[Sample]:
-    for sample in _samples(draw):
-        query, _, value, *mask = sample.args
-        if not mask or mask[0].dtype == np.bool_:
-            g = draw.array((*query.shape[:-1], value.shape[-1]))
-            yield Sample((g, *sample.args), sample.kwargs, condition=512, magnitude=8.0)
+    return gradient_samples_of(_samples(draw), draw)
 
 
 def _gradient_reference(
     g: Any, query: Any, key: Any, value: Any, attn_mask: Any = None, *, p: float,
     place: tuple[int, int], is_causal: bool = False, scale: float | None = None,
 ) -> Any:  # fmt: skip
-    shares, _ = _shares(query, key, attn_mask, is_causal, scale)
-    weights = (reference_bits(shares.shape, place) >= threshold(p)) * factor(p)
-    pull = np.einsum("...lv,...sv->...ls", g, value) * weights
-    times = (query.shape[-1] or 1) ** -0.5 if scale is None else scale
-    flow = shares * (pull - np.sum(shares * pull, -1, keepdims=True)) * times
-    return (
-        np.einsum("...ls,...se->...le", flow, key), np.einsum("...ls,...le->...se", flow, query),
-        np.einsum("...ls,...lv->...sv", shares * weights, g),
-    )  # fmt: skip
+    shares, _ = shares_in_numpy(query, key, attn_mask, is_causal, scale)
+    kept = (reference_bits(shares.shape, place) >= threshold(p)) * factor(p)
+    return reference_of(g, query, key, value, shares, kept, scale)
 
 
 @guarded
@@ -283,7 +244,7 @@ ATTENTION_DROPOUT_GRADIENT = Operation(
     "scaled_dot_product_attention_dropout_gradient",
     tensors=("g", *TENSORS, *WORDS, "out", "lse"),
     statics=("causal", "p"),
-    outputs=("by_query", "by_key", "by_value"),
+    outputs=RESULTS,
     rule=_gradient_rule,
     traits=TRAITS,
     body=_gradient_body,
