@@ -392,8 +392,8 @@ def test_a_log_in_pieces_has_a_slice_for_each_and_few_plans_under_way(monkeypatc
 
     monkeypatch.setattr(TimeSlices, "advance", noted)
     found = [grown() for _ in range(2)]
-    # One of them is for all sizes, and begins in the first run.
-    assert len({id(slices) for slices, _ in advanced}) <= 5
+    # Half of them are for all sizes, and begin in the first run.
+    assert len({id(slices) for slices, _ in advanced}) <= 6
     assert sum(steps for _, steps in advanced) >= 9 * graph_plans.LEAST_SLICE
     while len(found) < 40 and (len(found) == 2 or advanced):
         advanced.clear()

@@ -100,8 +100,9 @@ class WaitNotice:
             waited = time.monotonic() - self._begun
             if waited > PATIENCE:
                 self._told = True
+                what = "operation" if self._operations == 1 else "operations"
                 sys.stderr.write(
-                    f"ingle.fusion: a plan of {self._operations} operations is being made, for "
+                    f"ingle.fusion: a plan of {self._operations} {what} is being made, for "
                     f"{waited:.0f} s now ({stage}); later runs use it\n"
                 )
 
