@@ -172,6 +172,20 @@ NOTHING: dict[str, Any] = {
 }
 
 
+@pytest.mark.parametrize("axis", [None, -1, 0, (0, 2), ()])
+@pytest.mark.parametrize("keepdims", [False, True])
+def test_sums_of_real_and_complex_numbers(axis: Any, keepdims: bool) -> None:
+    def f(x: Tensor) -> Tensor:
+        z = it.fft.fft(x)
+        means = it.mean(z, axis=axis, keepdims=keepdims)
+        sums = it.sum(x, axis=axis, keepdims=keepdims) * it.max(x, axis=axis, keepdims=keepdims)
+        return sums + it.imag(it.sum(z * 2.0, axis=axis, keepdims=keepdims)) + it.real(means)
+
+    with it.device("numpy"):
+        x = it.asarray(np.random.default_rng(0).normal(size=(2, 3, 4)).astype(np.float32))
+        check(importer.export_onnx(f, x), f, [x])
+
+
 @pytest.mark.parametrize("name", NOTHING)
 def test_tensors_without_elements_on_the_way(name: str) -> None:
     with it.device("numpy"):

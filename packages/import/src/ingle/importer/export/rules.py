@@ -298,7 +298,8 @@ def _scatter(c: Call) -> str:
     return c.w.node("Transpose", done, perm=list(np.argsort(order))) if axis else done
 
 
-def _axes(c: Call) -> list[int]:
+def axes_of(c: Call) -> list[int]:
+    """The axes of a reduction."""
     axis = c.statics["axis"]
     if axis is None:
         return list(range(c.ndim(0)))
@@ -311,8 +312,9 @@ def _reduce(c: Call) -> str:
     work = np.dtype(np.int32) if dtype.kind == "b" else dtype
     x = x if work == dtype else c.w.cast(x, work)
     y = c.w.node(
-        REDUCTIONS[c.name], x, c.w.constant(_axes(c), INT64), keepdims=int(c.statics["keepdims"])
-    )
+        REDUCTIONS[c.name], x, c.w.constant(axes_of(c), INT64),
+        keepdims=int(c.statics["keepdims"]), noop_with_empty_axes=1,
+    )  # fmt: skip
     return y if work == c.dtype else c.w.cast(y, c.dtype)
 
 

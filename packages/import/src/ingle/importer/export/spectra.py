@@ -16,7 +16,7 @@ from ingle.tensor import int64
 from ingle.tensor.contract import Aval, Scalar
 
 from .dynamic_sizes import fixed
-from .rules import INT64, RULES, Call, Rule
+from .rules import INT64, REDUCTIONS, RULES, Call, Rule, axes_of
 from .writer import Size
 
 COMPLEX: dict[str, Rule] = {}
@@ -190,6 +190,15 @@ def _shaped(c: Call) -> str:
     if more := list(range(len(sizes) - 1 - c.ndim(0))):
         x = c.w.node("Unsqueeze", x, c.w.constant(more, INT64))
     return c.w.expand(x, sizes, REALS[c.dtype])
+
+
+@rule("sum", "mean")
+def _reduce(c: Call) -> str:
+    axes = [a % c.ndim(0) for a in axes_of(c)]  # The pairs lie behind them.
+    return c.w.node(
+        REDUCTIONS[c.name], c.inputs[0], c.w.constant(axes, INT64),
+        keepdims=int(c.statics["keepdims"]), noop_with_empty_axes=1,
+    )  # fmt: skip
 
 
 @rule("permute_dims")
