@@ -172,6 +172,16 @@ NOTHING: dict[str, Any] = {
 }
 
 
+def test_dtypes_that_onnx_has_no_operator_for() -> None:
+    with it.device("numpy"):
+        for dtype in ("uint8", "int32"):
+            x = it.asarray([[0, 1], [2, 200]], dtype=dtype)
+            f = lambda x: (-x, it.isnan(x))  # noqa: E731
+            check(importer.export_onnx(f, x), f, [x])
+        with pytest.raises(UnsupportedError, match=r"no such operator .*MatMul.*uint8.*; cast"):
+            importer.export_onnx(lambda x: x @ x, it.ones((2, 2), dtype="uint8"))
+
+
 @pytest.mark.parametrize("axis", [None, -1, 0, (0, 2), ()])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_sums_of_real_and_complex_numbers(axis: Any, keepdims: bool) -> None:

@@ -121,7 +121,12 @@ def export_onnx(
     model = helper.make_model(
         graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=IR, producer_name="ingle"
     )
-    onnx.checker.check_model(model, full_check=True)
+    try:
+        onnx.checker.check_model(model, full_check=True)
+    except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
+        raise UnsupportedError(
+            f"export_onnx: ONNX has no such operator for these dtypes: {error}; cast what it takes"
+        ) from error
     if path is not None:
         with atomic_write(path) as file:
             file.write(model.SerializeToString())

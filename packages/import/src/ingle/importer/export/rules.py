@@ -62,12 +62,12 @@ SAME = {
     "abs": "Abs", "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh",
     "atan": "Atan", "atanh": "Atanh", "ceil": "Ceil", "cos": "Cos", "cosh": "Cosh",
     "erf": "Erf", "exp": "Exp", "floor": "Floor", "log": "Log", "matmul": "MatMul",
-    "maximum": "Max", "minimum": "Min", "multiply": "Mul", "negative": "Neg", "pow": "Pow",
+    "maximum": "Max", "minimum": "Min", "multiply": "Mul", "pow": "Pow",
     "reciprocal": "Reciprocal", "relu": "Relu", "round": "Round", "sigmoid": "Sigmoid",
     "sign": "Sign", "sin": "Sin", "sinh": "Sinh", "softsign": "Softsign", "sqrt": "Sqrt",
     "subtract": "Sub", "tan": "Tan", "tanh": "Tanh", "where": "Where", "equal": "Equal",
     "less": "Less", "less_equal": "LessOrEqual", "greater": "Greater",
-    "greater_equal": "GreaterOrEqual", "isnan": "IsNaN", "logical_not": "Not",
+    "greater_equal": "GreaterOrEqual", "logical_not": "Not",
     "mish": "Mish", "stop_gradient": "Identity", "conj": "Identity", "real": "Identity",
 }  # fmt: skip
 """Operations that ONNX has under another name."""
@@ -99,6 +99,20 @@ def _add(c: Call) -> str:
     if c.dtype.kind == "b":
         return c.w.node("Or", *c.inputs)
     return c.w.node("Add", *c.inputs)
+
+
+@rule("negative")
+def _negative(c: Call) -> str:
+    if c.dtype.kind == "u":
+        return c.w.node("Sub", c.w.constant(0, c.dtype), c.inputs[0])
+    return c.w.node("Neg", c.inputs[0])
+
+
+@rule("isnan")
+def _isnan(c: Call) -> str:
+    if c.dtype_of(0).kind == "f":
+        return c.w.node("IsNaN", c.inputs[0])
+    return c.w.expand(c.w.constant(False), c.shape_of(0), c.dtype)
 
 
 @rule("depend")
