@@ -125,7 +125,8 @@ def test_the_body_of_a_loop_goes_on(monkeypatch):
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-def test_plain_code_tries_no_second_time(monkeypatch):
+def plain_step(monkeypatch: pytest.MonkeyPatch, factor: float) -> Callable[[], np.ndarray]:
+    """Plain code of eight layers, whose plans nobody has made yet."""
     x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
     x.backend.flush()
     monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
@@ -133,9 +134,14 @@ def test_plain_code_tries_no_second_time(monkeypatch):
     def step() -> np.ndarray:
         y = x
         for _ in range(8):
-            y = it.tanh(y * 0.4375 + 1.0)
+            y = it.tanh(y * factor + 1.0)
         return y.numpy()
 
+    return step
+
+
+def test_plain_code_tries_no_second_time(monkeypatch):
+    step = plain_step(monkeypatch, 0.4375)
     want = step()
     asked = break_planning(monkeypatch)
     for got in once_warned(step):
@@ -279,16 +285,7 @@ def test_what_is_raised_behind_a_run_that_wrote_over_its_inputs_comes_out(monkey
 
 
 def test_plain_code_goes_on_where_a_step_raises(monkeypatch):
-    x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
-    x.backend.flush()
-    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
-
-    def step() -> np.ndarray:
-        y = x
-        for _ in range(8):
-            y = it.tanh(y * 0.4140625 + 1.0)
-        return y.numpy()
-
+    step = plain_step(monkeypatch, 0.4140625)
     want = step()
     count = break_running(monkeypatch, KeyError("%7"), 2)
     for got in once_warned(step):

@@ -270,15 +270,14 @@ def _places(c: Call) -> str:
             int(a.real) + by * np.arange(k) for a, by, k in zip(first, steps, known, strict=True)
         ]
         return c.w.constant(np.stack(np.meshgrid(*lines, indexing="ij"), axis=-1), INT64)
-    shape, last = c.w.shape([*sizes, 1]), c.w.constant([-1], INT64)
-    planes = []
+    shape, planes = c.w.shape([*sizes, 1]), []
     for axis, (start, by, k) in enumerate(zip(c.inputs[2:], steps, sizes, strict=True)):
         line = c.w.arange(k)
         line = c.w.node("Mul", line, c.w.constant(by, INT64)) if by != 1 else line
         line = c.w.node("Add", line, c.w.cast(start, INT64))
         line = c.w.reshape(line, [-1 if a == axis else 1 for a in range(n + 1)])
         planes.append(c.w.node("Expand", line, shape))
-    return c.w.node("Concat", *planes, axis=-1) if n else c.w.node("Unsqueeze", shape, last)
+    return c.w.node("Concat", *planes, axis=-1)
 
 
 @rule("concat")
