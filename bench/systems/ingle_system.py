@@ -327,15 +327,25 @@ class Builders:
                 model.to(dtype=w.options["dtype"])
             caches = model.caches(1, w.options["sizes"].length)
             given = [it.asarray([[n + 1]]) for n in range(w.options["steps"])]
-        step = self.compiled(lambda token: model(token, None, caches)[:, 0])
+
+        def token_after(token: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+            scores = model(token, None, caches)[:, 0]
+            return scores, it.argmax(scores)
+
+        step = self.compiled(token_after)
 
         def run() -> it.Tensor:
             for cache in caches:
                 cache.reset()
+            scores, before = given[0], None
             with it.device(self.device), no_grad():
                 for token in given:
-                    scores: it.Tensor = step(token)
-                    int(scores.numpy().argmax())
+                    scores, chosen = step(token)
+                    chosen.begin_download()
+                    if before is not None:
+                        int(before)
+                    before = chosen
+                int(chosen)
             return scores
 
         return run

@@ -299,6 +299,16 @@ class Stream:
         for work in waiting:
             work()
 
+    def reach(self, event: Event) -> None:
+        """Does what comes before an event that was recorded here."""
+        while not event.done:
+            self._waiting.pop(0)()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything is done."""
+        return not self._waiting
+
     def wait_event(self, event: Event) -> None:
         """What follows comes behind the event; the stream becomes a part of its graph."""
         assert event.capture is not None, "only streams that are captured wait for each other"
@@ -349,14 +359,14 @@ class Event:
         self.tails: list[Node] = []
 
     def record(self, stream: Stream) -> None:
-        self._stream = stream
+        self._stream, self.done = stream, False
         if stream.capture is not None:
             self.capture, self.tails = stream.capture, stream.tails
         else:
             stream.put(lambda: setattr(self, "done", True))
 
     def synchronize(self) -> None:
-        self._stream.synchronize()
+        self._stream.reach(self)
 
 
 class Pinned(bytearray):

@@ -55,7 +55,7 @@ from .driver.forks import forks
 from .driver.libraries import cupy, driver
 from .driver.memory import DeviceSource, speak_to
 from .driver.rates import gpu_rates
-from .driver.staging import TO_DEVICE, Staging
+from .driver.staging import TO_DEVICE, Arrival, Staging
 from .graphs.dependent_launches import can_overlap, launch_dependent
 from .graphs.launches import Executable, executable
 from .graphs.library_steps import WORKSPACE_ALIGNMENT
@@ -218,6 +218,25 @@ class CudaBackend(KernelBackend):
             with self.lock, told(self.device, f"{array.nbytes} bytes were written"):
                 self._staging.write(handle.address, np.ascontiguousarray(array), self.stream)
         return handle
+
+    def begin_download(self, handle: Any) -> None:
+        """Puts a copy to the host into the stream, which `download` waits for."""
+        nbytes = math.prod(handle.shape) * handle.dtype.itemsize
+        if nbytes and handle.prepacked is None:
+            address = self.in_order(handle).address
+            self.enter()
+            with self.lock, told(self.device, f"{nbytes} bytes were read"):
+                handle.prepacked = self._staging.read(address, nbytes, self.stream)
+
+    def fetch(self, handle: Any, array: np.ndarray) -> None:
+        """`KernelBackend.fetch`, of a copy that is under way where there is one."""
+        arrival: Arrival | None = handle.prepacked
+        if arrival is None:
+            super().fetch(handle, array)
+            return
+        self.enter()
+        with told(self.device, f"{array.nbytes} bytes were read"):
+            arrival.fill(array)
 
     def gauges(self) -> dict[str, float]:
         """How busy the GPU is, its memory, temperature and power, as far as they can be read."""

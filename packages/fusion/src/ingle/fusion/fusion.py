@@ -6,6 +6,7 @@ import math
 import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -77,6 +78,8 @@ class Fusion:
         for name in ("adopt", "stage"):
             if capability(backend, name):
                 setattr(self, name, _taking(self, getattr(backend, name)))
+        if capability(backend, "begin_download"):
+            self.begin_download = partial(_begin_download, backend)
 
     def __repr__(self) -> str:
         return f"Fusion({self.inner!r})"
@@ -291,6 +294,11 @@ class Fusion:
 
 
 checking.add(Fusion)
+
+
+def _begin_download(below: Any, handle: Handle) -> None:
+    """Has the backend below copy a value to the host, which is computed without waiting for it."""
+    below.begin_download(handle.begun() if isinstance(handle, LazyHandle) else handle)
 
 
 def _taking(fusion: Fusion, take: Callable[[np.ndarray], Handle]) -> Callable[[np.ndarray], Handle]:

@@ -165,6 +165,8 @@ CAPABILITIES = {
     "receive": "receive(handle) -> Handle: of decorators: a value of another device, brought here",
     "stage": "stage(array) -> Handle: `upload` by way of host memory that the device reads by "
     "itself (pinned), so that nobody waits for the copy; the array may be written afterwards",
+    "begin_download": "begin_download(handle): begins to copy a value to the host once it is "
+    "there, and waits for nothing; `download` of this handle waits for that copy alone then",
     "gauges": "gauges() -> dict of floats: what the device says of itself now, as far as it can: "
     "'use' (the share of time in which it worked of late, 0 to 1), 'used' and 'total' (bytes of "
     "its memory, whoever has them), 'temperature' (degrees Celsius), 'power' (watts)",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from . import dispatch
-from .contract import Backend, Handle, Shape
+from .contract import Backend, Handle, Shape, capability
 from .device import Device, backend_of
 from .dtypes import DType
 from .errors import ArgumentError, DTypeError, GradientError, ShapeError
@@ -137,6 +137,25 @@ class Tensor(NumberProtocol, Operators, Exchange):
         """
         handle = self._handle.detached()
         return handle.backend.download(handle)
+
+    def begin_download(self) -> None:
+        """Has the device copy the values to the host once they are there, and waits for nothing.
+
+        Whoever reads them later, as `numpy`, `tolist` and `item` do, waits for that copy alone, not
+        for what the device was asked for in between: so a loop can ask for the next step, and look
+        at what the one before has given while the device computes. Where a device does not work by
+        itself this does nothing.
+
+        >>> import ingle.tensor as it
+        >>> x = it.asarray([1, 2])
+        >>> x.begin_download()
+        >>> x.tolist()
+        [1, 2]
+        """
+        handle = self._handle.detached()
+        backend: Any = handle.backend
+        if capability(backend, "begin_download"):
+            backend.begin_download(handle)
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""

@@ -1,4 +1,5 @@
-"""Copies to a GPU that nobody waits for: by way of host memory that it reads by itself."""
+"""Copies to and from a GPU that nobody waits for: by way of host memory that it reads and writes by
+itself."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .flags import TO_HOST
 from .libraries import cupy
 
 TO_DEVICE = 1
@@ -14,8 +16,24 @@ MOST = 256 << 20
 """Bytes that may be under way before the oldest copy is waited for."""
 
 
+class Arrival:
+    """Bytes on their way to the host."""
+
+    __slots__ = ("_done", "_memory")
+
+    def __init__(self, done: Any, memory: Any) -> None:
+        self._done = done
+        self._memory = memory
+
+    def fill(self, array: np.ndarray) -> None:
+        """Waits for them, and copies them into an array in C order."""
+        self._done.synchronize()
+        array.reshape(-1).view(np.uint8)[...] = np.frombuffer(self._memory, np.uint8, array.nbytes)
+
+
 class Staging:
-    """Pinned memory, each piece of which is held until the stream is behind its copy.
+    """Pinned memory, each piece of which is held until the stream is behind its copy; with the lock
+    of whoever puts something into the stream.
 
     CuPy's pool keeps what is given back, as the driver is slow to pin memory.
     """
@@ -38,10 +56,23 @@ class Staging:
         pinned = np.frombuffer(memory, np.uint8, array.nbytes)
         pinned[...] = array.reshape(-1).view(np.uint8)
         cuda.runtime.memcpyAsync(address, memory.ptr, array.nbytes, TO_DEVICE, stream.ptr)
-        done = cuda.Event(disable_timing=True)
+        self._begun(memory, array.nbytes, stream)
+
+    def read(self, address: int, nbytes: int, stream: Any) -> Arrival:
+        """Puts a copy from the GPU's memory into a stream."""
+        self._settle(nbytes)
+        cuda = cupy().cuda
+        memory = cuda.alloc_pinned_memory(nbytes)
+        cuda.runtime.memcpyAsync(memory.ptr, address, nbytes, TO_HOST, stream.ptr)
+        return Arrival(self._begun(memory, nbytes, stream), memory)
+
+    def _begun(self, memory: Any, nbytes: int, stream: Any) -> Any:
+        """The event behind a copy, which holds the pinned memory until then."""
+        done = cupy().cuda.Event(disable_timing=True)
         done.record(stream)
-        self._running.append((done, memory, array.nbytes))
-        self._bytes += array.nbytes
+        self._running.append((done, memory, nbytes))
+        self._bytes += nbytes
+        return done
 
     def _settle(self, nbytes: int) -> None:
         """Lets go of the memory of copies that are done, and waits for some if there are many."""

@@ -117,7 +117,8 @@ class Ordered(Handle):
 
     Attributes:
         address: of the first one.
-        prepacked: the packed copies beside it. A plan that writes over its memory sets it to None.
+        prepacked: copies beside it, packed ones or one on its way to the host. A plan that writes
+            over its memory sets it to None.
     """
 
     __slots__ = ()

@@ -44,9 +44,10 @@ class MemoryHandle(Ordered):
 
 
 class StridedHandle(Handle):
-    """A view of a value; `strides` are in elements, `check` is that of `MemoryHandle`."""
+    """A view of a value; `strides` are in elements, `check` and `prepacked` are those of
+    `MemoryHandle`."""
 
-    __slots__ = ("address", "check", "memory", "strides")
+    __slots__ = ("address", "check", "memory", "prepacked", "strides")
 
     def __init__(
         self, backend: Backend, aval: Aval, memory: Any, address: int, strides: Sequence[int]
@@ -56,6 +57,7 @@ class StridedHandle(Handle):
         self.memory = memory
         self.address = address
         self.strides = tuple(strides)
+        self.prepacked: Any = None
         self.check = _last_check(backend)
 
 

@@ -159,14 +159,20 @@ class KernelBackend(EagerBackend):
         return handle
 
     def download(self, handle: Handle) -> np.ndarray:
-        ordered = self.in_order(handle)
+        value: Any = handle
+        self.ensure(value)
         array = _aligned(handle.shape, handle.dtype.dtype)
         if array.size:
-            self.read(ordered.address, array)
-        if self.checks is not None and ordered.check is not None:
-            self.checks.wait()  # the device is behind them
-            self.checks.ensure(ordered)
+            self.fetch(handle, array)
+        if self.checks is not None and value.check is not None:
+            self.checks.wait(value.check)  # the device is behind it
+            self.checks.ensure(value)
         return array
+
+    def fetch(self, handle: Handle, array: np.ndarray) -> None:
+        """Waits for a value that has elements, and copies it into a host array in C order."""
+        ordered = self.in_order(handle)
+        self.read(ordered.address, array)
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether kernels are generated for the operation itself."""

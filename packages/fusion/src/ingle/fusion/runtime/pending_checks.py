@@ -166,10 +166,11 @@ class PendingChecks:
             if id(reads) not in mine:
                 self._add(reads)
 
-    def wait(self) -> None:
-        """Waits for all checks; what went wrong is raised by `settle`, `report` and `ensure`."""
+    def wait(self, until: PendingCheck | None = None) -> None:
+        """Waits for all checks, or for one and those before it; what went wrong is raised by
+        `settle`, `report` and `ensure`."""
         with self._lock:
-            while self._waiting:
+            while self._waiting and not (until is not None and until.done):
                 self._end_first()
 
     def settle(self, failures: int) -> None:
