@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,9 @@ class Ours:
         return it.sum(rest * rest) + it.sum(it.exp(self.w * 0.3))
 
 
+SEARCH = {"line_search_fn": "strong_wolfe"}
 OPTIONS: list[dict[str, Any]] = [
+    {"max_iter": 6, "lr": 0.1, **SEARCH}, {"max_iter": 3, "max_eval": 3, **SEARCH}, SEARCH,
     {"lr": 0.5, "max_iter": 4}, {"lr": 0.3, "max_iter": 3, "history_size": 2},
     {"max_iter": 7, "max_eval": 3, "lr": 0.2},
 ]  # fmt: skip
@@ -73,9 +76,60 @@ def test_strong_wolfe_conditions_hold(first: float) -> None:
         return Point(t, float(np.cos(t) + 0.01 * t * t), float(-np.sin(t) + 0.02 * t), [])
 
     origin = Point(0.0, 1.2, -0.5, [])
-    found = strong_wolfe(at, origin, first, 30, 1e-12)
+    found = strong_wolfe(at, origin, first, 1e-12)
     assert found.loss <= origin.loss + 1e-4 * found.t * origin.slope
     assert abs(found.slope) <= 0.9 * 0.5
+
+
+@pytest.mark.parametrize("first", [1e-3, 0.02, 0.3, 1.0, 4.0, 30.0, 1e4])
+@pytest.mark.parametrize("seed", range(6))
+def test_a_line_search_asks_for_pytorchs_points(seed: int, first: float) -> None:
+    lbfgs = pytest.importorskip("torch.optim.lbfgs")
+    a, b, c = np.random.default_rng(seed).uniform(0.5, 2.0, 3)
+
+    def loss(t: float) -> float:
+        return float(np.cos(a * t + 0.3) + 0.02 * b * t * t + 0.4 * np.sin(5.0 * c * t))
+
+    def slope(t: float) -> float:
+        return float(-a * np.sin(a * t + 0.3) + 0.04 * b * t + 2.0 * c * np.cos(5.0 * c * t))
+
+    asked: list[float] = []
+    wanted: list[float] = []
+    sign = -1.0 if slope(0.0) > 0.0 else 1.0
+
+    def at(t: float) -> Point:
+        asked.append(t)
+        return Point(t, loss(sign * t), sign * slope(sign * t), [])
+
+    def theirs(x: Any, t: float, d: Any) -> tuple[float, Any]:
+        wanted.append(float(t))
+        return loss(sign * float(t)), torch.tensor(
+            [sign * slope(sign * float(t))], dtype=torch.float64
+        )
+
+    begin = torch.tensor([sign * slope(0.0)], dtype=torch.float64)
+    d = torch.ones(1, dtype=torch.float64)
+    found = strong_wolfe(at, Point(0.0, loss(0.0), float(begin), []), first, 1e-9)
+    want = lbfgs._strong_wolfe(theirs, d, first, d, loss(0.0), begin, begin.dot(d))
+    # Cubics through far points lose digits.
+    np.testing.assert_allclose(asked, wanted, rtol=1e-6)
+    np.testing.assert_allclose(found.t, float(want[2]), rtol=1e-6)
+
+
+def test_a_line_search_turns_back_from_nan() -> None:
+    def at(t: float) -> Point:
+        return Point(t, math.nan, math.nan, []) if t > 0.5 else Point(t, -t, -1.0, [])
+
+    assert 0.0 < strong_wolfe(at, Point(0.0, 0.0, -2.0, []), 1.0, 1e-9).t <= 0.5
+    # A loss that falls for ever ends with the lowest place that was asked for.
+    asked: list[float] = []
+
+    def falling(t: float) -> Point:
+        asked.append(t)
+        return Point(t, -t, -1.0, [])
+
+    assert strong_wolfe(falling, Point(0.0, 0.0, -1.0, []), 1.0, 1e-9).t == max(asked)
+    assert len(asked) == 26
 
 
 def test_resumed_and_compiled_are_the_same() -> None:

@@ -14,10 +14,11 @@ from ingle.tensor.argument_checks import whole
 from ingle.tensor.errors import ArgumentError, OperandError
 
 from .counts import advance
-from .groups import Parameters, Slot
+from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least
 from .schedule import Rate
+from .slots import Slot
 
 Closure = Callable[[], "Tensor | tuple[Tensor, Gradients]"]
 
@@ -41,7 +42,8 @@ class LBFGS(Optimizer):
         params: a module or parameters, in one group; see `Optimizer`.
         lr: the length of steps, or a schedule of it.
         max_iter: how many iterations a step does.
-        max_eval: how often it may call the function; 5 / 4 of `max_iter` if not given.
+        max_eval: when it has called the function so often, no further iteration begins, but a line
+            search goes on, by 26 calls at most; 5 / 4 of `max_iter` if not given.
         tolerance_grad: done when no element of a gradient is larger.
         tolerance_change: done when neither loss nor parameters change by more.
         history_size: how many differences are kept, twice the parameters' memory each.
@@ -128,10 +130,9 @@ class LBFGS(Optimizer):
             line = _Line(self, closure, slots, start, direction)
             found = Point(length * lr, loss, slope, grads)
             if options["line_search_fn"]:
-                budget = options["max_eval"] - calls
                 shortest = options["tolerance_change"] / _largest(direction)
                 origin = found._replace(t=0.0)
-                found = strong_wolfe(line.at, origin, found.t, budget, shortest)
+                found = strong_wolfe(line.at, origin, found.t, shortest)
             elif i + 1 < options["max_iter"]:
                 found = line.at(found.t)
             calls += line.calls
@@ -256,58 +257,81 @@ def two_loops(products: np.ndarray) -> np.ndarray:
 
 
 def strong_wolfe(
-    at: Callable[[float], Point], origin: Point, t: float, budget: int, shortest: float,
-    decrease: float = 1e-4, curvature: float = 0.9,
+    at: Callable[[float], Point], origin: Point, t: float, shortest: float,
+    decrease: float = 1e-4, curvature: float = 0.9, most: int = 25,
 ) -> Point:  # fmt: skip
     """A point where the loss has fallen enough and is flat enough; Nocedal and Wright, 3.5, 3.6.
+
+    The points are PyTorch's, where losses are numbers: which rule ends the first part when, and how
+    far from the ends of an interval the next point is. A loss that is NaN is too high.
 
     Args:
         at: the point at a distance.
         origin: the point at 0.
         t: the first distance.
-        budget: how many points may be asked for.
         shortest: an interval that is shorter is not searched.
         decrease, curvature: how much of the first slope the loss must fall by, and may be left.
+        most: how many points may be asked for behind the first.
     """
 
     def high(p: Point) -> bool:
         return not p.loss <= origin.loss + decrease * p.t * origin.slope
 
-    before, low, far = origin, origin, None
-    for i in range(budget):
-        now = at(t)
-        if high(now) or (i and now.loss >= before.loss):
-            low, far = before, now
+    def flat(p: Point) -> bool:
+        return abs(p.slope) <= -curvature * origin.slope
+
+    before, now = origin, at(t)
+    for asked in range(most):
+        if high(now) or (asked > 1 and now.loss >= before.loss):
             break
-        if abs(now.slope) <= -curvature * origin.slope:
+        if flat(now):
             return now
-        low = now
         if now.slope >= 0.0:
-            far = before
             break
         reach = now.t + 0.01 * (now.t - before.t), 10.0 * now.t
-        before, t = now, min(max(_cubic(before, now), reach[0]), reach[1])
+        before, now = now, at(_cubic(before, now, reach))
     else:
-        return low
-    for _ in range(budget - i - 1):
-        if abs(far.t - low.t) < shortest:
+        before, asked = origin, most
+    return _zoomed(at, high, flat, [before, now], shortest, most - asked)
+
+
+def _zoomed(
+    at: Callable[[float], Point], high: Callable[[Point], bool], flat: Callable[[Point], bool],
+    ends: list[Point], shortest: float, most: int,
+) -> Point:  # fmt: skip
+    """The point of an interval that `strong_wolfe` looks for, or the lowest that it has found."""
+    low, near = _lower(ends), False
+    for _ in range(most):
+        least, largest = sorted(end.t for end in ends)
+        if largest - least < shortest:
             break
-        ends, edge = sorted((low.t, far.t)), 0.1 * abs(far.t - low.t)
-        now = at(min(max(_cubic(low, far), ends[0] + edge), ends[1] - edge))
-        if high(now) or now.loss >= low.loss:
-            far = now
+        t, edge = _cubic(ends[0], ends[1], (least, largest)), 0.1 * (largest - least)
+        close = min(largest - t, t - least) < edge
+        if close and (near or t >= largest or t <= least):
+            # A second point this close to an end would leave most of the interval.
+            t = largest - edge if abs(t - largest) < abs(t - least) else least + edge
+            close = False
+        near, now = close, at(t)
+        if high(now) or now.loss >= ends[low].loss:
+            ends[1 - low] = now
+            low = _lower(ends)
             continue
-        if abs(now.slope) <= -curvature * origin.slope:
+        if flat(now):
             return now
-        if now.slope * (far.t - low.t) >= 0.0:
-            far = low
-        low = now
-    return low
+        if now.slope * (ends[1 - low].t - ends[low].t) >= 0.0:
+            ends[1 - low] = ends[low]
+        ends[low] = now
+    return ends[low]
 
 
-def _cubic(a: Point, b: Point) -> float:
-    """Where the cubic through two points with their slopes is least; the middle if nowhere."""
-    middle = (a.t + b.t) / 2.0
+def _lower(ends: Sequence[Point]) -> int:
+    return 1 if ends[1].loss < ends[0].loss or math.isnan(ends[0].loss) else 0
+
+
+def _cubic(a: Point, b: Point, reach: tuple[float, float]) -> float:
+    """Where the cubic through two points with their slopes is least, within reach; the middle of
+    that if nowhere."""
+    middle = (reach[0] + reach[1]) / 2.0
     if a.t == b.t:
         return middle
     d1 = a.slope + b.slope - 3.0 * (a.loss - b.loss) / (a.t - b.t)
@@ -316,4 +340,6 @@ def _cubic(a: Point, b: Point) -> float:
         return middle
     d2 = math.copysign(math.sqrt(square), b.t - a.t)
     below = b.slope - a.slope + 2.0 * d2
-    return middle if below == 0.0 else b.t - (b.t - a.t) * (b.slope + d2 - d1) / below
+    if below == 0.0:
+        return middle
+    return min(max(b.t - (b.t - a.t) * (b.slope + d2 - d1) / below, reach[0]), reach[1])
