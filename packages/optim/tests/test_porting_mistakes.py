@@ -7,6 +7,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn, optim
+from ingle.fusion import compile
 from ingle.optim import schedule
 from ingle.tensor.errors import ArgumentError, OperandError
 
@@ -136,3 +137,76 @@ def test_an_optimizer_of_ones_own_has_any_options() -> None:
 def test_options_that_are_no_numbers(make, told) -> None:
     with pytest.raises(ArgumentError, match=told):
         make(nn.Linear(2, 2))
+
+
+def test_groups_are_no_dicts() -> None:
+    group = optim.Adam(nn.Linear(2, 2), lr=0.1).groups[0]
+    with pytest.raises(TypeError, match=r"as it is in PyTorch; write group\.rate = "):
+        group["lr"] = 0.5
+    with pytest.raises(TypeError, match=r"write group\.rate$"):
+        group["lr"]
+    with pytest.raises(TypeError, match=r"write group\.options\['eps'\] = "):
+        group["eps"] = 0.5
+    with pytest.raises(TypeError, match=r"write \[s\.parameter for s in group\.slots\]"):
+        group["params"]
+    with pytest.raises(TypeError, match=r"write optimizer\.add_param_group"):
+        group["params"] = []
+    with pytest.raises(AttributeError, match=r"write group\.rate = 0\.1, or a schedule"):
+        group.lr = 0.5
+    assert group.lr(0) == 0.1
+
+
+@pytest.mark.parametrize("jit", [False, True])
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("lr", r"'lr' is none of the options; write group\.rate = "),
+        ("weigth_decay", "no option 'weigth_decay'; did you mean 'weight_decay'?"),
+        ("zzz", "no option 'zzz'. There are: dampening, maximize, momentum, nesterov, weight"),
+    ],
+)
+def test_an_option_that_there_is_not_is_not_passed_over(jit, name, told) -> None:
+    w = nn.Parameter(it.ones(2))
+    sgd = optim.SGD([w], lr=0.1)
+
+    def step() -> None:
+        sgd.step((w * w).sum().backward())
+
+    run = compile(step) if jit else step
+    for _ in range(3):
+        run()
+    before = w.tolist()
+    sgd.groups[0].options[name] = 0.5
+    with pytest.raises(ArgumentError, match=told):
+        run()
+    assert w.tolist() == before
+    del sgd.groups[0].options[name]
+    run()
+    assert w.tolist() != before
+    del sgd.groups[0].options["momentum"]
+    with pytest.raises(ArgumentError, match="there is no momentum any more"):
+        run()
+
+
+def test_gradients_are_not_changed_in_place() -> None:
+    w, b = nn.Parameter(it.ones(2)), nn.Parameter(it.ones(2))
+    x = it.ones(2).require_grad()
+    grads = (w * b * x).sum().backward()
+    with pytest.raises(TypeError, match=r"never change.*Gradients\(\{\*\*grads, w: value\}\)"):
+        grads[w] = it.zeros(2)
+    with pytest.raises(TypeError, match=r"never change.*if k is not w"):
+        del grads[w]
+    # What the errors say to write, for tensors, too.
+    masked = it.Gradients({**grads, w: it.zeros(2), x: grads[x] * 3.0})
+    assert masked[w].tolist() == [0.0, 0.0]
+    assert masked[x].tolist() == [3.0, 3.0]
+    assert masked[b].tolist() == [1.0, 1.0]
+    assert len(masked) == 3
+    without = it.Gradients({k: g for k, g in grads.items() if k is not w})
+    assert w not in without
+    assert x in without
+    assert set(without) == set(grads) - {w}
+    assert [grads[k].tolist() for k in grads] == [[1.0, 1.0]] * 3
+    for wrong in ("weight", ["w"], 0):
+        with pytest.raises(OperandError, match=r"kept by cell or tensor, got .*; write grads\[w\]"):
+            grads[wrong]

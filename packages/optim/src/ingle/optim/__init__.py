@@ -15,7 +15,6 @@ from .clipping import NonFiniteError as NonFiniteError
 from .clipping import clip_grad_norm as clip_grad_norm
 from .clipping import clip_grad_value as clip_grad_value
 from .groups import Group as Group
-from .groups import Slot as Slot
 from .lbfgs import LBFGS as LBFGS
 from .loss_scaling import LossScaler as LossScaler
 from .matrices import Adafactor as Adafactor
@@ -26,3 +25,4 @@ from .sgd import SGD as SGD
 from .signs import ASGD as ASGD
 from .signs import Lion as Lion
 from .signs import Rprop as Rprop
+from .slots import Slot as Slot

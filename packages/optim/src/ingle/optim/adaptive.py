@@ -8,10 +8,11 @@ from typing import Any
 import ingle.tensor as it
 from ingle.tensor import Tensor
 
-from .groups import Parameters, Slot
+from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least, decayed, fraction
 from .schedule import Rate
+from .slots import Slot
 
 
 class Adagrad(Optimizer):

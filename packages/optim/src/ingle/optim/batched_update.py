@@ -12,7 +12,7 @@ from ingle.tensor.operation import Op, infer
 from ingle.tensor.programs import Program, Step
 
 from .counts import numbers_of
-from .groups import Slot, operands_of
+from .slots import Slot, operands_of
 
 _regions: dict[object, Op] = {}
 _LIMIT = 1024
@@ -73,8 +73,7 @@ def batched_update(
     found = batched(op, operands, numbers)
     for (slot, _), (_, cells, _), (value, *new) in zip(updates, read, found, strict=True):
         # All of the shapes that they were read with; only a parameter may be of another dtype.
-        dtype = slot.parameter.dtype
-        slot.parameter.rebind(value if value.dtype is dtype else value.astype(dtype))
+        slot.parameter.rebind(slot.rounded(value))
         for cell, moment in zip(cells, new, strict=True):
             cell.rebind(moment)
 

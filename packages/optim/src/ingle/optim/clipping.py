@@ -6,7 +6,7 @@ import math
 
 import ingle.tensor as it
 from ingle.tensor import Gradients, Tensor
-from ingle.tensor.dtypes import float32, float64
+from ingle.tensor.dtypes import float32, float64, real_dtype
 from ingle.tensor.errors import ArgumentError, IngleError
 
 from ._gradients import require_gradients
@@ -106,8 +106,8 @@ def _norm(grads: Gradients, p: float) -> Tensor:
         raise ArgumentError("clip_grad_norm: there are no gradients in this container")
     if p == 2.0:
         return grads.norm()
-    dtype = float64 if any(g.dtype is float64 for g in tensors) else float32
-    parts = [abs(g.astype(dtype)) for g in tensors if g.size]
+    dtype = float64 if any(real_dtype(g.dtype) is float64 for g in tensors) else float32
+    parts = [abs(g).astype(dtype) for g in tensors if g.size]
     if not parts:  # all of them have no elements
         return it.asarray(0.0, dtype=dtype, device=tensors[0].device)
     if p == math.inf:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import ingle.tensor as it
@@ -11,10 +11,12 @@ from ingle.tensor import Tensor
 from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError, ShapeError
 
-from .groups import Parameters, Slot
+from .complex_parameters import refuse_complex
+from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least, decayed, fraction, several
 from .schedule import Rate
+from .slots import Slot
 
 
 class Muon(Optimizer):
@@ -37,6 +39,7 @@ class Muon(Optimizer):
 
     Raises:
         ShapeError: a parameter is not a matrix.
+        DTypeError: a parameter is complex.
 
     >>> from ingle import nn, optim
     >>> layer = nn.Linear(3, 2, bias=False)
@@ -57,7 +60,10 @@ class Muon(Optimizer):
             ns_steps=ns_steps,
             adjust_lr_fn=adjust_lr_fn, **clipping,
         )  # fmt: skip
-        wrong = [s for g in self.groups for s in g.slots if s.parameter.ndim != 2]
+
+    def check_slots(self, slots: Sequence[Slot]) -> None:
+        refuse_complex("Muon", slots)
+        wrong = [slot for slot in slots if slot.parameter.ndim != 2]
         if wrong:
             raise ShapeError(
                 f"Muon: every parameter must have 2 axes, {wrong[0].name!r} has shape "
@@ -153,6 +159,9 @@ class Adafactor(Optimizer):
         at_least("Adafactor", options, "d", least=1.0)
         number("Adafactor", "beta2_decay", options["beta2_decay"])
         fraction("Adafactor", {"-beta2_decay": -options["beta2_decay"]}, "-beta2_decay", True)
+
+    def check_slots(self, slots: Sequence[Slot]) -> None:
+        refuse_complex("Adafactor", slots)
 
     def moment_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
         if name == "row_var":

@@ -20,9 +20,10 @@ from . import state
 from ._gradients import require_gradients
 from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
 from .counts import advance
-from .groups import Group, Parameters, Slot, add_groups, make_groups
+from .groups import Group, Parameters, add_groups, make_groups
 from .options import refuse_no_number
 from .schedule import Rate
+from .slots import Slot
 
 _INSTEAD = {
     "zero_grad": "leave it out; nothing accumulates, gradients are what loss.backward() returns",
@@ -105,16 +106,20 @@ class Optimizer(Structured):
         kind = type(self)
         refuse_no_number(kind.__name__, group.options, _defaults_of(kind))
         self.check_options(group.options_at(0))
+        self.check_slots(group.slots)
 
     def check_options(self, options: Mapping[str, Any]) -> None:
         """Raises `ArgumentError` for options that make no sense."""
+
+    def check_slots(self, slots: Sequence[Slot]) -> None:
+        """Raises a `ShapeError` or a `DTypeError` for parameters that this one cannot train."""
 
     def update(self, slot: Slot, grad: Tensor, lr: float, options: Mapping[str, Any]) -> None:
         """Writes the parameter's new value and moments; every optimizer has its own."""
         raise NotImplementedError(f"{type(self).__name__} must define update")
 
     def moment_shape(self, name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
-        """The shape of a moment of a parameter of this shape; the same if not overridden."""
+        """The shape of a moment of a slot of this shape; the same if not overridden."""
         return shape
 
     def update_group(

@@ -9,10 +9,11 @@ from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
 
 from .batched_update import alike, batched_update
-from .groups import Parameters, Slot
+from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least
 from .schedule import Rate
+from .slots import Slot
 from .updates import momentum_op, momentum_update
 
 

@@ -9,10 +9,11 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
 
-from .groups import Parameters, Slot
+from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least, decayed, fractions, several
 from .schedule import Rate
+from .slots import Slot
 
 
 class Rprop(Optimizer):

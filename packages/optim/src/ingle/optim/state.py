@@ -22,8 +22,8 @@ from .counts import assign
 from .options import scheduled
 
 if TYPE_CHECKING:
-    from .groups import Slot
     from .optimizer import Optimizer
+    from .slots import Slot
 
 
 def collect(optimizer: Optimizer) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def _moments(
         if name not in mapping:
             continue
         value = as_tensor(mapping[name], name)
-        expected = optimizer.moment_shape(moment, slot.parameter.shape)
+        expected = optimizer.moment_shape(moment, slot.shape)
         if value.shape != expected:
             problems.append(f"{name}: expected shape {expected}, got {value.shape}")
         found[moment] = value.astype(slot.dtype).to_device(slot.parameter.device)

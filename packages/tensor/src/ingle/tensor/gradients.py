@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Hashable, ItemsView, Iterator, KeysView, Mapping
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from . import ops
 from .cell import Cell
-from .dtypes import float32, float64
+from .dtypes import float32, float64, real_dtype
 from .errors import GradientError, OperandError
 from .pytree import Node
 
@@ -27,23 +27,33 @@ class Gradients(Node):
     >>> grads = it.sum(w * w).backward()
     >>> grads[w].tolist()
     [2.0, 4.0]
+
+    Others with one replaced are a dict of them, made gradients again:
+
+    >>> it.Gradients({**grads, w: it.zeros(2)})[w].tolist()
+    [0.0, 0.0]
     """
 
     __slots__ = ("_entries",)
 
     def __init__(self, entries: Mapping[Any, Tensor]) -> None:
-        self._entries: dict[Any, Tensor] = dict(entries)
+        self._entries: dict[Any, Tensor] = {
+            k if isinstance(k, Cell) else getattr(getattr(k, "_handle", None), "gradient_key", k): g
+            for k, g in entries.items()
+        }
 
-    @staticmethod
-    def _key(of: object) -> object:
+    def _key(self, of: object) -> object:
         if isinstance(of, Cell):
             return of
         handle = getattr(of, "_handle", None)
-        if handle is None:
-            raise OperandError(
-                f"gradients are kept by cell or tensor, got {type(of).__name__}; write grads[w]"
-            )
-        return getattr(handle, "gradient_key", handle)
+        if handle is not None:
+            return getattr(handle, "gradient_key", handle)
+        # Iteration gives what tensors are kept by.
+        if isinstance(of, Hashable) and of in self._entries:
+            return of
+        raise OperandError(
+            f"gradients are kept by cell or tensor, got {type(of).__name__}; write grads[w]"
+        )
 
     def __getitem__(self, of: Any) -> Tensor:
         found = self._entries.get(self._key(of))
@@ -57,6 +67,20 @@ class Gradients(Node):
             raise GradientError(f"no gradient for this {type(of).__name__} {of.shape}: {hint}")
         return found
 
+    if not TYPE_CHECKING:
+
+        def __setitem__(self, of: object, value: object) -> NoReturn:
+            raise TypeError(
+                "Gradients never change; make others: grads = Gradients({**grads, w: value}), "
+                "or grads.map(function) of all of them"
+            )
+
+        def __delitem__(self, of: object) -> NoReturn:
+            raise TypeError(
+                "Gradients never change; make others, without w: "
+                "grads = Gradients({k: g for k, g in grads.items() if k is not w})"
+            )
+
     def get(self, of: Any, default: Tensor | None = None) -> Tensor | None:
         """The gradient, or `default` where there is none."""
         return self._entries.get(self._key(of), default)
@@ -69,6 +93,14 @@ class Gradients(Node):
 
     def __iter__(self) -> Iterator[Any]:
         return iter(self._entries)
+
+    def keys(self) -> KeysView[Any]:
+        """What there are gradients of: cells, and what tensors are known by."""
+        return self._entries.keys()
+
+    def items(self) -> ItemsView[Any, Tensor]:
+        """What there are gradients of, each with its gradient."""
+        return self._entries.items()
 
     def cells(self) -> list[Cell[Any]]:
         """The cells that have a gradient here, in the order in which they were found."""
@@ -119,9 +151,10 @@ class Gradients(Node):
         if not self._entries:
             raise GradientError("norm: this container is empty")
         grads = self.tensors()
-        dtype = float64 if any(g.dtype is float64 for g in grads) else float32
+        dtype = float64 if any(real_dtype(g.dtype) is float64 for g in grads) else float32
         # Cast before squaring: the square of a float16 overflows at 256.
-        squares = [ops.sum(ops.square(ops.astype(g, dtype))) for g in grads]
+        sizes = [ops.astype(ops.abs(g) if g.dtype.is_complex else g, dtype) for g in grads]
+        squares = [ops.sum(ops.square(size)) for size in sizes]
         total = squares[0]
         for s in squares[1:]:
             total = total + s.to_device(total.device)
