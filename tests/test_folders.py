@@ -20,7 +20,9 @@ STAGES = {
         "support", "kernel", "render", "ir", "record", "passes", "grouping", "lowering", "schedule",
         "symbolic", "runtime", "compiled", "explanation", "device",
     ),
-    CPU: ("jit", "threads", "matmul", "attention", "codes", "launch", "background", "eager"),
+    CPU: (
+        "jit", "threads", "matmul", "attention", "codes", "stacks", "launch", "background", "eager",
+    ),
     CUDA: ("driver", "products", "codes", "attention", "graphs"),
 }  # fmt: skip
 """From the bottom to the top. Files beside the folders stand at either end, and may be imported."""

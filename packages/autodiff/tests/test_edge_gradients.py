@@ -81,3 +81,17 @@ def test_complex_zero():
 def test_singular_matrices():
     singular = it.asarray([[0.0, 0.0], [0.0, 1.0]])
     assert grad(it.linalg.det)(singular).tolist() == [[1.0, 0.0], [0.0, 0.0]]
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2, (0, 1), (1, 2), (2, 0), (), None])
+def test_products_over_any_axes(axis):
+    x = np.random.default_rng(0).normal(size=(3, 5, 4))
+    x[1, 2, 0] = x[0, :2, 1] = 0
+    g = np.random.default_rng(1).normal(size=np.prod(x, axis).shape)
+    found = grad(lambda x: it.sum(it.prod(x, axis=axis) * it.asarray(g)))(it.asarray(x)).numpy()
+    wanted = np.empty_like(x)
+    for place in np.ndindex(x.shape):
+        one, zero = x.copy(), x.copy()
+        one[place], zero[place] = 1, 0
+        wanted[place] = ((np.prod(one, axis) - np.prod(zero, axis)) * g).sum()
+    np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)

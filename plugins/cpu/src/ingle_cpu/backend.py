@@ -61,6 +61,7 @@ if TYPE_CHECKING:
     from .eager.sized_call import CpuSizedPlan
     from .launch.executable import CpuExecutable
     from .launch.plan_store import CpuPlanStore
+    from .stacks.calls import StackCalls
 
 AXES = 3
 """Image axes that the template of windows knows."""
@@ -69,6 +70,13 @@ TEMPLATES = {
     "scaled_dot_product_attention_training": "attention",
     "scaled_dot_product_attention_gradient": "attention",
     "quantized_linear": "codes",
+    "adjugate": "stacks",
+    "cholesky": "stacks",
+    "det": "stacks",
+    "inv": "stacks",
+    "slogdet": "stacks",
+    "solve": "stacks",
+    "solve_triangular": "stacks",
 }
 """Operations that there is a template for, which takes most of them whole, and its folder."""
 FEWEST_ROWS = 4
@@ -124,10 +132,11 @@ class Cpu(NumpyBackend):
         return super().execute(op, inputs)
 
     @cached_property
-    def _template_calls(self) -> dict[str, AttentionCalls | CodesCalls]:
+    def _template_calls(self) -> dict[str, AttentionCalls | CodesCalls | StackCalls]:
         return {
             "attention": late("ingle_cpu.attention.calls").AttentionCalls(self),
             "codes": late("ingle_cpu.codes.calls").CodesCalls(self),
+            "stacks": late("ingle_cpu.stacks.calls").StackCalls(self),
         }
 
     def _by_custom_kernel(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:

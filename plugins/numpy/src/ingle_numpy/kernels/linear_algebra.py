@@ -77,7 +77,7 @@ def _adjugate(x: np.ndarray) -> Any:
         if n <= 3:
             out = _transposed_cofactors(wide)
         else:
-            out = _adjugates(wide.reshape(-1, n, n), _MOST_SINGULAR[x.dtype.char in "fF"])
+            out = _adjugates(wide.reshape(-1, n, n), MOST_SINGULAR[x.dtype.char in "fF"])
         return out.reshape(x.shape).astype(x.dtype, copy=False)
 
 
@@ -151,7 +151,7 @@ def _refuse_endless(what: str, x: np.ndarray) -> None:
         raise np.linalg.LinAlgError(f"{what} did not converge")
 
 
-_MOST_SINGULAR = (1e6, 1e8)
+MOST_SINGULAR = (1e6, 1e8)
 """Condition numbers up to which an inverse in double precision has ten right digits, and eight, as
 many as float32 has."""
 _SINGULAR = "add a multiple of the identity, or use pinv"

@@ -140,15 +140,20 @@ def prod(
 def _prod_vjp(g: Tensor, x: Tensor, axis: tuple[int, ...], x_aval: Aval) -> Tensor:
     from ..movement.shapes import permute_dims, reshape
 
-    kept = tuple(i for i in range(len(x_aval.shape)) if i not in axis)
-    order = kept + axis
+    # Axes that follow each other stay where they are: turned, they would be read across memory.
+    first, ndim = axis[0] if axis else 0, len(x_aval.shape)
+    if axis != tuple(range(first, first + len(axis))):
+        first = ndim - len(axis)
+    kept = tuple(i for i in range(ndim) if i not in axis)
+    order = (*kept[:first], *axis, *kept[first:])
     moved = tuple(x_aval.shape[i] for i in order)
-    lead, size = moved[: len(kept)], math.prod(moved[len(kept) :])
+    lead, trail = moved[:first], moved[first + len(axis) :]
+    size = math.prod(moved[first : first + len(axis)])
     if not size:
         return x  # as empty as its gradient
-    flat = reshape(permute_dims(x, order), (*lead, size))
-    others = products_of_others(conj(flat), reshape(g, (*lead, 1)))
-    inverse = tuple(sorted(range(len(order)), key=order.__getitem__))
+    flat = reshape(permute_dims(x, order), (*lead, size, *trail))
+    others = products_of_others(conj(flat), reshape(g, (*lead, 1, *trail)), first)
+    inverse = tuple(sorted(range(ndim), key=order.__getitem__))
     return permute_dims(reshape(others, moved), inverse)
 
 
@@ -371,8 +376,8 @@ def spread(g: Tensor, x_aval: Aval, axis: tuple[int, ...]) -> Tensor:
     return broadcast_to(reshape(g, reduced_shape(x_aval.shape, axis, True)), x_aval.shape)
 
 
-def products_of_others(x: Tensor, factor: Tensor) -> Tensor:
-    """For each element along the last axis the product of all others, without dividing by any.
+def products_of_others(x: Tensor, factor: Tensor, axis: int = -1) -> Tensor:
+    """For each element along an axis the product of all others, without dividing by any.
 
     Elements are multiplied in pairs until one is left; on the way back each gets what came for
     its product times its partner.
@@ -381,17 +386,17 @@ def products_of_others(x: Tensor, factor: Tensor) -> Tensor:
     from ..movement.slicing import slice_axis
 
     pairs: list[tuple[Tensor, Tensor]] = []
-    while (size := x.shape[-1]) > 1:
+    while (size := x.shape[axis]) > 1:
         half = size // 2
-        left, right = slice_axis(x, -1, 0, half), slice_axis(x, -1, half, half)
+        left, right = slice_axis(x, axis, 0, half), slice_axis(x, axis, half, half)
         pairs.append((left, right))
-        rest = [slice_axis(x, -1, size - 1, 1)] if size % 2 else []
-        x = concat([left * right, *rest], axis=-1)
+        rest = [slice_axis(x, axis, size - 1, 1)] if size % 2 else []
+        x = concat([left * right, *rest], axis=axis)
     for left, right in reversed(pairs):
-        half = left.shape[-1]
-        whole = slice_axis(factor, -1, 0, half)
-        rest = [slice_axis(factor, -1, half, 1)] if factor.shape[-1] > half else []
-        factor = concat([whole * right, whole * left, *rest], axis=-1)
+        half = left.shape[axis]
+        whole = slice_axis(factor, axis, 0, half)
+        rest = [slice_axis(factor, axis, half, 1)] if factor.shape[axis] > half else []
+        factor = concat([whole * right, whole * left, *rest], axis=axis)
     return factor
 
 
