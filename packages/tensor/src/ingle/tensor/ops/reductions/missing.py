@@ -16,6 +16,7 @@ from .._rules import ORDERED, widened
 from ..elementwise.cast import astype
 from ..elementwise.comparison import isnan
 from ..elementwise.complex import imag, real
+from ..elementwise.detaching import stop_gradient
 from ..elementwise.extrema import maximum
 from ..elementwise.logical import logical_not
 from ..elementwise.where import where
@@ -24,6 +25,7 @@ from ..movement.shapes import broadcast_to, reshape
 from ..sorting.selection import along, between, quantiles, require_elements
 from ..sorting.sort import sort
 from .basic import Axis, count_nonzero, sum
+from .searching import argmax
 from .statistics import mean
 
 if TYPE_CHECKING:
@@ -110,7 +112,9 @@ def nanmedian(x: TensorLike, /, *, axis: int | None = None, keepdims: bool = Fal
     flat, place, shape = along("nanmedian", x, axis, keepdims)
     require_elements("nanmedian", flat, place)
     middle = maximum(_counts(flat, place) - 1, 0) // 2
-    found = take_along_axis(sort(flat, axis=place), middle, axis=place)
+    # A gradient has one way back, by a place: the one through the sort passes over all elements.
+    value = take_along_axis(sort(stop_gradient(flat), axis=place), middle, axis=place)
+    found = take_along_axis(flat, argmax(flat == value, axis=place, keepdims=True), axis=place)
     if flat.dtype.is_floating:
         # Where all are missing: sorting may have kept the sign of any NaN.
         found = where(isnan(found), float("nan"), found)
