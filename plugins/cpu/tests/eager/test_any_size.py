@@ -205,3 +205,20 @@ def test_products_of_any_sizes_have_the_bits_of_plans(form, dtype, device, monke
             device._single_operations._known = known
         assert same_bits(found, expected), (m, n, k)
     assert used
+
+
+def test_weights_by_turns_have_plans_for_all_lengths_each(device, monkeypatch):
+    rng, made = np.random.default_rng(5), []
+    shapes = [(96, 32), (32, 32), (128, 32), (32, 128), (64, 32), (40, 128)]
+    weights = [it.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
+    plan = graph_plans.compile_graph
+    monkeypatch.setattr(graph_plans, "compile_graph", lambda *args: made.append(1) or plan(*args))
+    for length in range(1, 90):
+        for weight in weights:
+            x = it.asarray(rng.normal(size=(1, length, weight.shape[1])).astype(np.float32))
+            np.testing.assert_allclose(
+                it.linear(x, weight).numpy(), x.numpy() @ weight.numpy().T, rtol=1e-4, atol=1e-4
+            )
+        if length == 40:
+            made.clear()
+    assert len(made) <= len(weights), "each was planned for itself at each length"

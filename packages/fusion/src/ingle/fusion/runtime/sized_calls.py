@@ -1,7 +1,8 @@
 """Graphs of one form on sizes that are new at each call: by one plan for all of these.
 
 The first sizes have plans of their own, which are examples. From then on what runs is filled in for
-the sizes at hand, as `any_size_plan.py` says. It takes a device that runs such a plan: one with
+the sizes at hand, as `any_size_plan.py` says. Graphs whose other sizes are others, as products with
+another weight, have a plan of theirs. It takes a device that runs such a plan: one with
 `sized_plan`.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
+from itertools import compress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -17,11 +19,17 @@ from ingle.tensor.locks import renewed
 from ..ir.graph import Graph
 from ..support.source_location import Line
 from ..support.time_slices import TimeSlices
-from ..symbolic.families import EXAMPLES, Families
+from ..symbolic.families import Families
+from ..symbolic.form import form_of
+from ..symbolic.samples import Samples
 from .any_size_plan import AnySizePlan, SizedCall
 
-MOST_PLANS = 8
-"""Plans for all sizes: sizes may grow out of where each is a case of its own."""
+MOST_PLANS = 64
+"""Plans for all sizes: sizes may grow out of where each is a case of its own, and a program may
+have many weights."""
+UNSERVED = 8
+"""So many plans are made at once, and one more for every two sizes that they served: what serves
+nobody takes longer than plans for each size."""
 TRIES = 6
 """After so many plans that could not be made, graphs are left to plans for each size. Behind each
 of them twice as many examples are waited for: the last ones may have been cases of their own."""
@@ -33,15 +41,34 @@ Maker = Callable[[Sequence[Sample]], "AnySizePlan | None"]
 """Makes the plan for all sizes of some graphs of a form, if there can be one."""
 
 
+class _PlanOfExamples:
+    """A plan for all sizes, and which graphs are asked whether it serves them.
+
+    Args:
+        plan: whose examples had some numbers in common.
+        examples: the numbers of these.
+    """
+
+    def __init__(self, plan: AnySizePlan, examples: Sequence[tuple[Any, ...]]) -> None:
+        self.plan = plan
+        self._fixed = bytes([len({*column}) == 1 for column in zip(*examples, strict=True)])
+        self._common = tuple(compress(examples[-1], self._fixed))
+
+    def may_serve(self, numbers: Sequence[Any]) -> bool:
+        """Whether a graph with these numbers has those that the examples have in common."""
+        return tuple(compress(numbers, self._fixed)) == self._common
+
+
 class SizedCalls:
     """How graphs of one form run."""
 
     def __init__(self) -> None:
         self._lock = renewed(self, "_lock")
         self._begun: TimeSlices[tuple[AnySizePlan | None]] | None = None
-        self._samples: list[Sample] = []
-        self._plans: list[AnySizePlan] = []
-        self._failed = self._waiting = 0
+        self._samples = Samples[Sample]()
+        self._examples: list[tuple[Any, ...]] = []
+        self._plans: list[_PlanOfExamples] = []
+        self._made = self._served = self._failed = self._waiting = 0
 
     @property
     def serves(self) -> bool:
@@ -65,8 +92,8 @@ class SizedCalls:
         try:
             if self._begun is not None and not self._begun.lost:
                 self._go_on(self._begun, steps)
-            elif self._is_due(graph, numbers):
-                work = partial(_made, make, tuple(self._samples))
+            elif samples := self._due(graph, numbers):
+                work = partial(_made, make, samples)
                 if not steps:
                     self._keep(*work())
                     return
@@ -76,14 +103,17 @@ class SizedCalls:
         finally:
             self._lock.release()
 
-    def _is_due(self, graph: Graph, numbers: Sequence[Any]) -> bool:
-        """Whether the last examples are to be made a plan of, of which a graph is one."""
-        if self._failed >= TRIES or len(self._plans) >= MOST_PLANS:
-            return False
-        # Later ones show with two of the first what varies.
-        self._samples = [*self._samples[1 - EXAMPLES :], (graph, numbers)]
+    def _due(self, graph: Graph, numbers: Sequence[Any]) -> tuple[Sample, ...]:
+        """The examples that are to be made a plan of, of which a graph is the last one, if any."""
+        if self._failed >= TRIES or self._made > UNSERVED + self._served // 2:
+            return ()
+        sample, sizes = (graph, numbers), form_of(graph).numbers
+        alike = self._samples.alike(sizes, sample, len(graph.nodes))
         self._waiting -= 1
-        return len(self._samples) == EXAMPLES and self._waiting <= 0
+        if not alike or self._waiting > 0:
+            return ()
+        self._examples = [known for known, _ in alike]
+        return tuple([sample for _, sample in alike])
 
     def _go_on(self, begun: TimeSlices[tuple[AnySizePlan | None]], steps: float) -> None:
         """Goes on with a plan in the making."""
@@ -103,15 +133,17 @@ class SizedCalls:
             self._failed += 1
             self._waiting = 1 << self._failed
         else:
-            self._plans = [plan, *self._plans]
+            self._made += 1
+            self._plans = [_PlanOfExamples(plan, self._examples), *self._plans[: MOST_PLANS - 1]]
 
     def call(
         self, numbers: Sequence[Any], made_by: str, lines: Sequence[Line] = ()
     ) -> SizedCall | None:
         """What runs a graph with these numbers; see `form_of`. None if there has to be a plan."""
-        for plan in self._plans:
-            call = plan.call(numbers, made_by, lines)
+        for kept in self._plans:
+            call = kept.plan.call(numbers, made_by, lines) if kept.may_serve(numbers) else None
             if call is not None:
+                self._served += 1
                 return call
         return None
 

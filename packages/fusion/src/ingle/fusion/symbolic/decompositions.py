@@ -21,11 +21,12 @@ from ingle.tensor.operation import typed_key
 from ..ir.graph import Graph
 from ..ir.scalar_program import ScalarProgram
 from ..passes.decompose import FlagText
-from .families import EXAMPLES, Families
+from .families import Families
 from .form import Form, form_of
+from .samples import Samples
 from .sequences import Generalization
 
-MOST_MADE, IN_VAIN = 4, 4
+MOST_MADE, IN_VAIN = 16, 4
 """Decompositions that are kept for a form, and how many may serve a single size until no more are
 made."""
 
@@ -112,6 +113,7 @@ class Decompositions:
     def __init__(self) -> None:
         self._lock = renewed(self, "_lock")
         self._made: list[SymbolicDecomposition] = []
+        self._samples = Samples[WrittenOut]()
         self._examples: list[tuple[tuple[Any, ...], WrittenOut]] = []
         self._failed = 0
 
@@ -140,10 +142,12 @@ class Decompositions:
             one last; none if it is not worth while.
         """
         with self._lock:
-            if self._failed >= IN_VAIN or any(known == numbers for known, _ in self._examples):
+            if self._failed >= IN_VAIN:
                 return []
-            self._examples = [*self._examples[1 - EXAMPLES :], (numbers, written)]
-            return [known for known, _ in self._examples] if len(self._examples) == EXAMPLES else []
+            weight = len(written.form.skeleton[1])
+            self._examples = self._samples.alike(numbers, written, weight)
+            self._samples.forget([known for known, _ in self._examples])
+            return [known for known, _ in self._examples]
 
     def keep(self, made: SymbolicDecomposition | None) -> None:
         """Has a decomposition serve the next graphs, if it holds for several of the examples, and
