@@ -302,3 +302,19 @@ def test_killed_at_random_moments(tmp_path):
 @pytest.mark.nightly
 def test_killed_a_hundred_times(tmp_path):
     kill_and_resume(tmp_path, kills=100)
+
+
+def test_a_generator_that_modules_share_is_saved_once():
+    class Noisy(nn.Module):
+        def __init__(self, generator):
+            self.first = generator
+            self.second = generator
+
+        def forward(self, x):
+            return x
+
+    own = it_random.Generator(3)
+    model = nn.Sequential(Noisy(own), Noisy(own), Noisy(it_random.default_generator()))
+    found = list(resuming.generators(model))
+    assert [name for name, _ in found] == ["", "0.first"]
+    assert found[1][1] is own

@@ -133,10 +133,14 @@ def number_of(
     for inverse in (False, True):
         whole = [_whole(v, inverse) for v in (x.value, *values)]
         known = [n for n in whole if n is not None]
-        if len(known) == len(whole):
+        if len(known) < len(whole):
+            continue
+        try:
             dim = size_of(known[0], known[1:], variants)
-            assert isinstance(dim, Dim)
-            return dim, inverse
+        except UnsupportedError:  # said below of the number that it is
+            continue
+        assert isinstance(dim, Dim)
+        return dim, inverse
     raise UnsupportedError(
         f"export_onnx: the number {x.value} depends on {', '.join(variants[0].base)} and is "
         "neither a sum of their multiples, nor a product, nor 1 divided by it; leave them out of "
