@@ -95,3 +95,44 @@ def test_products_over_any_axes(axis):
         one[place], zero[place] = 1, 0
         wanted[place] = ((np.prod(one, axis) - np.prod(zero, axis)) * g).sum()
     np.testing.assert_allclose(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+@pytest.mark.parametrize("device", ["cpu", "numpy"])
+@pytest.mark.parametrize("include_self", [False, True])
+def test_scattered_products_have_gradients_at_zeros(include_self, device):
+    rng = np.random.default_rng(0)
+    x, u, g = rng.normal(size=(4, 3)), rng.normal(size=(60, 3)), rng.normal(size=(4, 3))
+    places = rng.integers(-4, 3, 60)  # few for one place, more than a run of 32 for none
+    places[10:50] = 1
+    u[::7] = x[1] = 0
+
+    def product(x, u):
+        out, seen = x.copy(), set()
+        for place, row in zip(places % 4, u, strict=True):
+            out[place] = out[place] * row if include_self or place in seen else row
+            seen.add(place)
+        return (out * g).sum()
+
+    def work(x, u):
+        made = it.scatter_reduce(x, it.asarray(places), u, "prod", include_self=include_self)
+        return it.sum(made * it.asarray(g))
+
+    with it.device(device):
+        found = grad(work, argnums=(0, 1))(it.asarray(x), it.asarray(u))
+        found = [part.numpy() for part in found]
+    for given, slopes in ((x, found[0]), (u, found[1])):
+        for place in np.ndindex(given.shape):
+            kept, ends = given[place], []
+            for given[place] in (1, 0):
+                ends.append(product(x, u))
+            given[place] = kept
+            assert slopes[place] == pytest.approx(ends[0] - ends[1], rel=1e-8, abs=1e-10)
+
+
+def test_second_derivatives_of_scattered_products_at_zeros():
+    one, places = it.asarray([1.0]), it.asarray([0, 0, 0])
+
+    def slope(u):
+        return grad(lambda u: it.sum(it.scatter_reduce(one, places, u, "prod")))(u)[0]
+
+    assert grad(slope)(it.asarray([0.0, 0.0, 3.0])).tolist() == [0.0, 3.0, 0.0]

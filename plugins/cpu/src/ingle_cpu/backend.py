@@ -79,6 +79,8 @@ TEMPLATES = {
     "solve_triangular": "stacks",
 }
 """Operations that there is a template for, which takes most of them whole, and its folder."""
+BY_NUMPY = frozenset({"products_beside"})
+"""Composites that NumPy's kernels compute sooner than what their bodies are made of."""
 FEWEST_ROWS = 4
 """With fewer rows for each of several groups, packing windows takes longer than multiplying."""
 
@@ -167,11 +169,12 @@ class Cpu(NumpyBackend):
         )
 
     def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Attention of more than a few queries, products by codes; other composites are taken
-        apart, down to the templates of products."""
+        """Attention of more than a few queries, products by codes, stacks of small matrices, and
+        what NumPy is good at; other composites are taken apart, down to the templates of
+        products."""
         folder = TEMPLATES.get(op.operation.name)
         if folder is None:
-            return False
+            return op.operation.name in BY_NUMPY
         return late(f"ingle_cpu.{folder}.problem").problem_of(op, avals) is not None
 
     def launches_whole(self, call: WholeCall) -> bool:

@@ -17,6 +17,8 @@ from .elementwise import is_half
 from .movement import slices
 
 Array = np.ndarray[Any, Any]
+_LONG = 32
+"""Rows of a run from which on one call for it costs less than a part of a call for all runs."""
 
 
 def checked_indices(op: Op, indices: Array, size: int, axis: int, name: str = "") -> Array:
@@ -109,12 +111,48 @@ def _wide(x: Array) -> Array:
     return x.astype(np.float32) if is_half(x) else x
 
 
+def _products_beside(op: Op, indices: Array, updates: Array) -> Array:
+    axis, size = op.attributes["axis"], op.attributes["size"]
+    ndim = indices.ndim
+    places = checked_indices(op, indices, size, axis).reshape(-1)
+    moved = np.moveaxis(updates, range(axis, axis + ndim), range(ndim))
+    rows = _wide(moved.reshape(len(places), math.prod(moved.shape[ndim:])))
+    order = np.argsort(places, kind="stable")
+    ordered, rows = places[order], rows[order]
+    starts = np.flatnonzero(np.concatenate([[True], ordered[1:] != ordered[:-1]])[: len(places)])
+    counts = np.diff(starts, append=len(places))
+    out = np.empty_like(rows)
+    out[order] = _before(rows, starts, counts) * _behind(rows, starts, counts)
+    found = out.astype(updates.dtype, copy=False).reshape(moved.shape)
+    return np.moveaxis(found, range(ndim), range(axis, axis + ndim))
+
+
+def _before(rows: Array, starts: Array, counts: Array) -> Array:
+    """The product of the rows of a run that come before each: of short runs, all at once."""
+    out = np.ones_like(rows)
+    long = counts > _LONG
+    for start, count in zip(starts[long], counts[long], strict=True):
+        stop = start + count
+        np.multiply.accumulate(rows[start : stop - 1], axis=0, out=out[start + 1 : stop])
+    starts, counts = starts[~long], counts[~long]
+    for place in range(1, int(counts.max(initial=0))):
+        here = starts[counts > place] + place
+        out[here] = out[here - 1] * rows[here - 1]
+    return out
+
+
+def _behind(rows: Array, starts: Array, counts: Array) -> Array:
+    turned = len(rows) - starts - counts
+    return _before(rows[::-1], turned[::-1], counts[::-1])[::-1]
+
+
 def _nonzero(op: Op, x: Array) -> Array:
     return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
     "nonzero": _nonzero,
+    "products_beside": _products_beside,
     "take": _take,
     "take_along_axis": _take_along_axis,
     "ravel_index": _ravel_index,

@@ -9,26 +9,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...contract import Aval, Shape
+from ...contract import Aval
 from ...dispatch import TensorLike, handle_of, run, wrap
 from ...dtypes import int64
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
 from .._guarding import guarded
-from .._rules import NUMERIC, broadcast_shapes, normalize_axis, widened
+from .._rules import NUMERIC, broadcast_shapes, conj, normalize_axis, widened
 from ..creation.filled import full, ones
 from ..elementwise.arithmetic import floor_divide, multiply
 from ..elementwise.cast import astype
 from ..elementwise.extrema import maximum, minimum
 from ..elementwise.where import where
-from ..movement.joining import concat
 from ..movement.shapes import broadcast_to, permute_dims, reshape
-from ..movement.slicing import slice_axis
 from ..reductions.basic import accumulator
-from ..sorting.sort import argsort
 from .gathering import Indices, index_handle, take
-from .linear_index import flat_positions, ravel_index
+from .linear_index import flat_positions
+from .products_beside import along, products_beside, running, sorted_updates
 from .scattering import check_updates, scatter_add, scatter_set
 
 if TYPE_CHECKING:
@@ -94,16 +92,11 @@ def _check(name: str, x: Aval, indices: Aval, updates: Aval, axis: int) -> None:
     check_updates(name, x, indices, updates, axis)
 
 
-def _along(values: Tensor, axis: int, shape: Shape) -> Tensor:
-    """A vector along one axis of a shape, to broadcast over the others."""
-    return reshape(values, tuple(n if i == axis else 1 for i, n in enumerate(shape)))
-
-
 def _counts(x: Tensor, indices: Tensor, axis: int) -> Tensor:
     """How many indices point to each place of the axis."""
     zero = full((x.shape[axis],), 0, dtype=int64, device=x.device)
     one = ones(indices.shape, dtype=int64, device=x.device)
-    return _along(scatter_add(zero, indices, one), axis, x.shape)
+    return along(scatter_add(zero, indices, one), axis, x.shape)
 
 
 def _added(
@@ -133,27 +126,10 @@ def _combined(
     After the step of distance d each update holds those of its place among the last 2d ones:
     Hillis and Steele, Data parallel algorithms (CACM 29, 1986), kept inside of the runs.
     """
-    count = math.prod(indices.shape)
-    if not count or not x.size:
+    if not math.prod(indices.shape) or not x.size:
         return x
-    ndim = len(indices.shape)
-    # One place may be named from both ends.
-    places = ravel_index([reshape(indices, (count,))], (x.shape[axis],), axes=(axis,))
-    order = argsort(places)
-    keys = take(places, order)
-    moved = permute_dims(
-        updates,
-        (*range(axis, axis + ndim), *range(axis), *range(axis + ndim, len(updates.shape))),
-    )
-    runs = take(reshape(moved, (count, *moved.shape[ndim:])), order, axis=0)
-    distance = 1
-    while distance < count:
-        left = count - distance
-        same = slice_axis(keys, 0, distance, left) == slice_axis(keys, 0, 0, left)
-        late, early = slice_axis(runs, 0, distance, left), slice_axis(runs, 0, 0, left)
-        joined = where(_along(same, 0, late.shape), combine(early, late), late)
-        runs = concat([slice_axis(runs, 0, 0, distance), joined], axis=0)
-        distance *= 2
+    _, keys, runs = sorted_updates(indices, updates, axis=axis, size=x.shape[axis])
+    runs = running(combine, keys, runs)
     front = (axis, *range(axis), *range(axis + 1, len(x.shape)))
     base = permute_dims(x, front)
     if include_self:
@@ -224,13 +200,31 @@ def _reference(
     return np.moveaxis(out, 0, axis)
 
 
+def _product_vjp(
+    g: Tensor, x: Tensor, indices: Tensor, updates: Tensor, axis: int, include_self: bool,
+    needs: tuple[bool, bool],
+) -> tuple[Tensor | None, Tensor | None]:  # fmt: skip
+    """The cotangent times the product of all other factors, so that no zero divides."""
+    others, own = conj(updates), ones(x.shape, dtype=x.dtype, device=x.device)
+    by_x = by_updates = None
+    if needs[0] and include_self:
+        by_x = g * scatter_reduce(own, indices, others, "prod", axis=axis)
+    elif needs[0]:
+        by_x = where(_counts(x, indices, axis) > 0, 0, g)
+    if needs[1]:
+        factor = take(g * conj(x) if include_self else g, indices, axis=axis)
+        beside = products_beside(indices, others, axis=axis, size=x.shape[axis])
+        by_updates = factor * beside
+    return by_x, by_updates
+
+
 SCATTER_PROD = Operation(
     "scatter_prod",
     tensors=("x", "indices", "updates"),
     statics=("axis", "include_self"),
     rule=_rule,
     traits=Traits("opaque", access="scatter", updates="prod"),
-    # Gradients go through the body's products of two, so that no zero divides.
+    vjp={("x", "updates"): _product_vjp},
     body=partial(_combined, multiply),
     public=scatter_reduce,
     samples=partial(_samples, ("prod",)),
