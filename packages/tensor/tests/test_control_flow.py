@@ -364,6 +364,18 @@ def test_leaked_tensors_are_refused() -> None:
             use()
 
 
+def test_a_tensor_of_a_trace_that_ended_is_no_input_of_another() -> None:
+    kept: list[it.Tensor] = []
+
+    def keep(x: it.Tensor) -> it.Tensor:
+        kept.append(x * 2.0)
+        return x
+
+    trace(keep, [Aval((2,), it.float32)])
+    with pytest.raises(TraceError, match=r"shape \(2,\) comes out of a transform that ended"):
+        trace(lambda y: y + kept[0], [Aval((2,), it.float32)])
+
+
 def test_programs_are_values() -> None:
     w = it.asarray([1.0, 2.0])
 

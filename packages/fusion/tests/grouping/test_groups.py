@@ -22,6 +22,31 @@ def test_a_norm_is_one_kernel(rows: int) -> None:
     assert {"sum", "rsqrt", "multiply"} <= set(step.operations) | set(step.again)
 
 
+def kernels(function: Callable[..., object], *args: it.Tensor) -> list[tuple[str, ...]]:
+    return [tuple(step.operations) for step in explain(function, *args, runs=0).steps]
+
+
+def test_a_map_that_waits_for_a_kernel_at_its_places_is_a_part_of_it() -> None:
+    """As what a checkpoint computes again waits for the gradient that asks for it."""
+
+    def waiting(x: it.Tensor, y: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+        asked = it.sin(y) * 2.0
+        return asked, it.exp(it.depend(x, asked)) + 1.0
+
+    x = it.ones((64, 48), device="cpu")
+    assert kernels(waiting, x, x) == [("sin", "multiply", "exp", "add")]
+
+
+def test_sums_over_rows_are_a_part_of_what_folds_the_rows() -> None:
+    def centred(x: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+        found = x - it.mean(x, axis=1, keepdims=True)
+        return found, it.sum(found, axis=0)
+
+    first, second = kernels(centred, it.ones((1024, 48), device="cpu"))
+    assert first == ("sum", "divide", "subtract", "block_sums")
+    assert second == ("totals",)
+
+
 ELSEWHERE = {
     "a map": lambda a, b: it.exp(a) * 2.0 + it.permute_dims(it.exp(b) * 3.0, (1, 0)),
     "a row's sum": lambda a, b: it.sum(it.exp(a) + it.permute_dims(it.exp(b), (1, 0)), axis=1),
