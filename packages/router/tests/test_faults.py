@@ -9,7 +9,9 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError, OutOfRangeError
+from ingle_numpy.backend import NumpyBackend
 
 
 def test_what_a_member_raises_names_it(routed, remote):
@@ -21,6 +23,46 @@ def test_what_a_member_raises_names_it(routed, remote):
     with pytest.raises(BackendError, match=r"device router:1 \(remote\) failed: OSError: the bus"):
         y.numpy()
     assert it.exp(x).tolist() == pytest.approx([np.e, np.e])
+
+
+class Fragile(NumpyBackend):
+    """Runs operations at once, until it raises."""
+
+    fault = None
+
+    def execute(self, op, inputs):
+        if self.fault is not None and op.operation.name == "exp":
+            raise self.fault
+        return super().execute(op, inputs)
+
+
+def test_what_a_member_raises_in_a_compiled_function_names_it(routed):
+    fragile = Fragile(Device("fragile"))
+    router = routed("numpy", fragile)
+    x = it.ones(2, device=router[1])
+    function = compile(lambda x: it.exp(x) * 2.0)
+    for _ in range(3):
+        assert function(x).tolist() == pytest.approx([2.0 * np.e] * 2)
+    fragile.fault = OSError("the bus is off")
+    with pytest.raises(
+        BackendError, match=r"exp: device router:1 \(fragile\) failed: OSError: the"
+    ):
+        function(x).numpy()
+    fragile.fault = LostDeviceError("the cable was pulled")
+    with pytest.raises(LostDeviceError, match=r"router:1 \(fragile\) is lost.*the cable"):
+        function(x).numpy()
+    assert router.members[1].lost == "the cable was pulled"
+
+
+def test_a_member_offers_what_its_device_offers(routed):
+    fragile = Fragile(Device("fragile"))
+    member = routed("numpy", fragile).members[1]
+    fragile.gauges = lambda: {"load": 0.5}
+    assert member.gauges() == {"load": 0.5}
+    assert not hasattr(member, "stage")
+    # Nothing is asked of a member that is being copied and has no device yet.
+    with pytest.raises(AttributeError, match="hardware"):
+        type(member).__new__(type(member)).gauges  # noqa: B018
 
 
 def test_what_a_handler_of_signals_raises_is_no_failure_of_the_member(routed, remote, monkeypatch):
