@@ -137,6 +137,7 @@ def test_lines_are_asked_for_early_where_the_launch_before_does_not_write_them(
     """A matrix that a product has just written is read when the product has ended."""
     monkeypatch.setattr(launches, "_WORTH_OVERLAP", 1)
     monkeypatch.setattr(launches, "_WORTH_A_GRAPH", 1)
+    monkeypatch.setattr(device, "tiles", False)  # the library's product is not noted
     noted: list[bool] = []
     enqueue = device.enqueue
 

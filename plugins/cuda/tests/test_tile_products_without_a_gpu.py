@@ -27,7 +27,7 @@ from ingle.fusion.device.kernels import (
 from ingle.tensor.errors import BackendError
 from ingle.testkit.bits import same_bits
 from ingle_cuda.driver import compiler, libraries
-from ingle_cuda.products.tile_products import reads_much, tile_launch
+from ingle_cuda.products.tile_products import parts_of, reads_much, tile_launch
 from ingle_cuda.products.tile_products_source import TileShape, source
 
 PLAYED = "played"
@@ -158,6 +158,73 @@ def test_what_follows_is_of_the_same_kernel(backend: HostBackend) -> None:
     compile(f)(*tensors).numpy()
     assert backend.gpu.counts["launched"] == launched + 1, explain(f, *tensors, runs=0)
     check(backend, f, *given)
+
+
+def test_which_sums_are_cut() -> None:
+    """Where parts make enough tiles, whatever the GPU; by the library where none do."""
+    found = {
+        size: parts_of(call(*size[:3], size[3:]))
+        for size in (
+            (384, 128, 1024), (128, 128, 1024), (512, 128, 1024, 1, 2), (128, 256, 784), (8, 8, 64),
+            (384, 128, 1021), (16, 64, 1024), (1024, 1024, 1025), (512, 128, 8192), (384, 128, 0),
+            (128, 128, 1024, 1, 1, 1), (1024, 384, 128),
+        )
+    }  # fmt: skip
+    assert found == {
+        (384, 128, 1024): 8, (128, 128, 1024): 8, (512, 128, 1024, 1, 2): 4, (128, 256, 784): 7,
+        (8, 8, 64): 1, (384, 128, 1021): 1, (16, 64, 1024): 8, (1024, 1024, 1025): 1,
+        (512, 128, 8192): 16, (384, 128, 0): 1, (128, 128, 1024, 1, 1, 1): 1, (1024, 384, 128): 1,
+    }  # fmt: skip
+
+
+@needs_a_compiler
+@pytest.mark.parametrize("sizes", [(70, 250, 256), (20, 70, 330), (2, 40, 130, 268)])
+def test_parts_of_sums_are_added_in_order(backend: HostBackend, sizes: tuple[int, ...]) -> None:
+    *batch, m, n, k = sizes
+    parts = parts_of(call(m, n, k, tuple(batch)))
+    assert parts == {256: 2, 330: 3, 268: 4}[k]
+    a, b = arrays((*batch, m, k), (*batch, k, n))
+    launched = backend.gpu.counts["launched"]
+    there = [it.asarray(x, device=PLAYED) for x in (a, b)]
+    plain = it.matmul(*there).numpy()
+    assert backend.gpu.counts["launched"] == launched + 2
+    assert same_bits(check(backend, it.matmul, a, b), plain)
+    # The sums of parts, one after the other, have the bits of products of their own.
+    deep = k // parts
+    whole = np.zeros((*batch, m, n), np.float32)
+    for part in range(parts):
+        at = slice(part * deep, (part + 1) * deep)
+        one = [
+            it.asarray(np.ascontiguousarray(x), device=PLAYED) for x in (a[..., at], b[..., at, :])
+        ]
+        made = it.matmul(*one).numpy()
+        whole = made if part == 0 else whole + made
+    assert same_bits(plain, whole)
+    turned = it.asarray(np.ascontiguousarray(np.swapaxes(a, -1, -2)), device=PLAYED)
+    assert same_bits(it.matmul(turned.mT, there[1]).numpy(), plain)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_what_follows_parts_is_of_the_kernel_that_adds_them(backend: HostBackend) -> None:
+    """A weight and its momentum."""
+
+    def f(x: it.Tensor, g: it.Tensor, w: it.Tensor, m: it.Tensor, rate: float) -> list[it.Tensor]:
+        m = m * 0.9 + it.matmul(x.mT, g)
+        return [w - rate * m, m]
+
+    x, g, w, m = arrays((256, 64), (256, 256), (64, 256), (64, 256))
+    there = [it.asarray(a, device=PLAYED) for a in (x, g, w, m)]
+    step = compile(f)
+    launched = backend.gpu.counts["launched"]
+    found = [o.numpy() for o in step(*there, 0.1)]
+    assert backend.gpu.counts["launched"] == launched + 2
+    wanted = m * 0.9 + x.astype(np.float64).T @ g
+    np.testing.assert_allclose(found[1], wanted, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(found[0], w - 0.1 * wanted, rtol=1e-5, atol=1e-4)
+    again = [o.numpy() for _ in range(3) for o in step(*there, 0.1)]
+    assert same_bits(again[4], found[0])
+    assert same_bits(again[5], found[1])
 
 
 @needs_a_compiler

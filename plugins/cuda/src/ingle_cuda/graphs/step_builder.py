@@ -28,7 +28,7 @@ from ..products.alignment import aligned
 from ..products.copies import OperandCopy, copy_of
 from ..products.cublas import Product, product_of
 from ..products.product_results import added_row, direct_result, dtype_of_sums
-from ..products.tile_products import reads_much, sums_of, tile_launch
+from ..products.tile_products import part_sums_of, parts_of, reads_much, sums_of, tile_launch
 from .library_steps import LibraryStep, library_step
 
 if TYPE_CHECKING:
@@ -259,8 +259,10 @@ class StepBuilder:
     def _tiles(self, launch: Launch, call: ContractionCall) -> list[Step]:
         """The kernel of a product and what follows it, which has one of its own where it reads
         much; nothing where the library computes the product."""
-        alone = reads_much(call)
-        tile = tile_launch(sums_of(call) if alone else call, self._backend.limits.processors)
+        parts = parts_of(call)
+        alone = parts > 1 or reads_much(call)
+        product = part_sums_of(call, parts) if parts > 1 else sums_of(call) if alone else call
+        tile = tile_launch(product, self._backend.limits.processors)
         if tile is None:
             return []
         places = [(p.buffer, p.offset) for p in launch.pointers]
@@ -272,10 +274,11 @@ class StepBuilder:
         )]  # fmt: skip
         if alone:
             sums = sums_of(call).operands[0].strides
-            count = math.prod((*call.batch, *call.sizes[:2]))
-            self.scratch = max(self.scratch, _aligned(count * SIZES[call.dtype]))
-            both = ((SCRATCH, 0), *places[2:])
-            found.append(self._epilogue(launch, call, call.dtype, both, sums[:-1]))
+            nbytes = math.prod((*call.batch, *call.sizes[:2])) * SIZES[call.dtype]
+            self.scratch = max(self.scratch, _aligned(parts * nbytes))
+            made = [(SCRATCH, part * nbytes) for part in range(parts)]
+            given = [*made, *places[2:]]
+            found.append(self._epilogue(launch, call, call.dtype, given, sums[:-1], parts))
         return found
 
     def _with_row(self, launch: Launch, call: ContractionCall) -> list[Step] | None:
@@ -311,21 +314,22 @@ class StepBuilder:
 
     def _epilogue(
         self, launch: Launch, call: ContractionCall, dtype: str,
-        places: tuple[tuple[int, int], ...], strides: Sequence[int],
+        places: Sequence[tuple[int, int]], strides: Sequence[int], parts: int = 1,
     ) -> KernelStep:  # fmt: skip
         """The kernel behind a product.
 
         Args:
             dtype: of the sums.
-            places: of the sums, and of the call's operands.
+            places: of the sums, or of each part of them, and of the call's operands.
             strides: of the sums along the batch and from row to row.
+            parts: of the sums.
         """
-        nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, dtype)
+        nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, dtype, parts)
         m, n, _ = call.sizes
-        numbers = [*call.batch, m, n, *strides, 1]
+        numbers = [*call.batch, m, n, *[*strides, 1] * parts]
         for argument in call.operands:
             numbers += argument.strides
-        step = self._nest(launch, nest, places, numbers, launch.scalars, (0,))
+        step = self._nest(launch, nest, tuple(places), numbers, launch.scalars, (0,))
         assert not step.early, "the product, which it reads first, may not have ended"
         return step
 

@@ -2,10 +2,11 @@
 
 For small matrices cuBLAS's kernels leave much of a GPU idle, heads that have no one stride along a
 batch are launched one by one, and what follows is another kernel. How ours compute them is told in
-`tile_products_source`. The library keeps products of long sums and few tiles, which its kernels
-divide. Who computes a product follows from its sizes alone, as its bits do: where much memory is
-read behind one, such as by a weight's update, that is a kernel of its own, which has more of it on
-its way.
+`tile_products_source`. Where tiles are few and sums long, as in the gradient of a weight, sums are
+cut into parts, which blocks of their own compute, and a second kernel adds the parts from the first
+to the last; the library keeps what is not to be cut so. Who computes a product follows from its
+sizes alone, as its bits do: where much memory is read behind one, such as by a weight's update,
+that is a kernel of its own, which has more of it on its way.
 """
 
 from __future__ import annotations
@@ -43,6 +44,12 @@ _FEWEST = 128
 """Tiles of a result whose sums are longer; of a constant, since sums depend on it."""
 _WHOLE = (2, 4)
 """The tile by which these are counted, whatever tile is taken."""
+_PARTS = range(2, 17)
+"""In how many parts a sum is cut, if it is."""
+_SHORTEST = 64
+"""Places along k of a part: of fewer the second kernel has too much to read."""
+_MOST_PARTS = 1 << 20
+"""Elements of all parts, which stay in the GPU's cache between the kernels."""
 _MOST_READ = 1
 """Operands of the result's size that a product's own kernel reads behind it."""
 _LARGEST = (1 << 31) - 1
@@ -107,6 +114,44 @@ def _is_wide(m: int, n: int, k: int, count: int) -> bool:
     rows, columns = _WHOLE
     tiles = count * -(-m // (rows * DOWN)) * -(-n // (columns * ACROSS))
     return k <= _TALL or tiles * _TALL >= _FEWEST * k
+
+
+def parts_of(call: ContractionCall) -> int:
+    """In how many parts of equal length the sums of a product are cut; 1 where they are not.
+
+    >>> from ingle.fusion.device.kernels import Argument
+    >>> a, b = Argument(0, (1, 384), 0), Argument(1, (128, 1), 0)
+    >>> call = ContractionCall(
+    ...     "float32", "float32", (), (384, 128, 1024), a, b, (), (), (), (), (), (), ()
+    ... )
+    >>> parts_of(call), parts_of(call._replace(sizes=(384, 128, 1021)))
+    (8, 1)
+    """
+    m, n, k = call.sizes
+    count = math.prod(call.batch)
+    if not k or len(call.batch) >= BATCH or _is_wide(m, n, k, count):
+        return 1
+    for parts in _PARTS:
+        if k < parts * _SHORTEST or parts * count * m * n > _MOST_PARTS:
+            break
+        if k % parts == 0 and _is_wide(m, n, k // parts, count * parts):
+            return parts
+    return 1
+
+
+def part_sums_of(call: ContractionCall, parts: int) -> ContractionCall:
+    """The product of each part alone, which stores its sums in order, those of one part behind
+    those of the one before."""
+    m, n, k = call.sizes
+    deep, alone = k // parts, sums_of(call)
+    (stored,) = alone.operands
+    a, b = call.a.strides, call.b.strides
+    return alone._replace(
+        batch=(parts, *call.batch), sizes=(m, n, deep),
+        a=call.a._replace(strides=(deep * a[-1], *a)),
+        b=call.b._replace(strides=(deep * b[-2], *b)),
+        operands=(stored._replace(strides=(m * n * math.prod(call.batch), *stored.strides)),),
+    )  # fmt: skip
 
 
 def reads_much(call: ContractionCall) -> bool:

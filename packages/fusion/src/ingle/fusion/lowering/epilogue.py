@@ -40,12 +40,13 @@ def epilogue_of(call: ContractionCall) -> Epilogue:
 
 
 @functools.lru_cache(maxsize=4096)
-def epilogue_nest(epilogue: Epilogue, outer: int, dtype: str) -> Nest:
+def epilogue_nest(epilogue: Epilogue, outer: int, dtype: str, parts: int = 1) -> Nest:
     """The epilogue as a nest: operand 0 is the tile, and the last scalar its first column.
 
     Args:
         outer: the number of batch axes, and 1 for the rows.
         dtype: of the sums, as they lie in memory.
+        parts: of the sums, each an operand, which are added from the first to the last.
     """
     column = len(epilogue.scalars)
     code: list[Instruction] = []
@@ -54,17 +55,21 @@ def epilogue_nest(epilogue: Epilogue, outer: int, dtype: str) -> Nest:
         args = tuple(place[a] for a in args)
         if name == "result":
             name, value = "load", 0
+            for part in range(1, parts):
+                code.append(Instruction(name, dtype, args, value))
+                code.append(Instruction("load", dtype, (), part))
+                name, args, value = "add", (len(code) - 2, len(code) - 1), None
             if made != dtype:
                 code.append(Instruction(name, dtype, args, value))
                 name, args, value = "cast", (len(code) - 1,), None
         elif name in ("load", "gather"):
-            value += 1
+            value += parts
         code.append(Instruction(name, made, args, value))
         if name == "index" and value == -1:
             code.append(Instruction("scalar", "int64", (), column))
             code.append(Instruction("add", "int64", (len(code) - 2, len(code) - 1)))
         place.append(len(code) - 1)
-    stores = tuple((k + 1, place[at]) for k, at in epilogue.stores)
-    operands = (Operand(dtype), *epilogue.operands)
+    stores = tuple((k + parts, place[at]) for k, at in epilogue.stores)
+    operands = (*[Operand(dtype)] * parts, *epilogue.operands)
     scalars = (*epilogue.scalars, "int64")
     return Nest(outer, operands, scalars, (Map(tuple(code), stores),))
