@@ -10,6 +10,7 @@ from .case import Case, N, case, cases, fixed, normal, positive_definite
 
 MATRICES = normal(64, N, 64)
 SQUARE = positive_definite(64, N, N)
+STACKS = positive_definite(N, 4, 4)
 
 
 def _ctc(batch: int, classes: int, targets: int) -> Case:
@@ -52,6 +53,11 @@ NUMERICS: tuple[Case, ...] = (
         "matrix_rank")],
     *[case(f"linalg.{name}/large", positive_definite(N, N), n=256, torch=f"linalg.{name}")
       for name in ("inv", "cholesky", "eigh", "qr", "svd")],
+    *[case(f"linalg.{name}/stacks", STACKS, n=4096, torch=f"linalg.{name}") for name in (
+        "inv", "det", "slogdet", "cholesky")],
+    case("linalg.solve/stacks", STACKS, normal(N, 4, 2), n=4096, torch="linalg.solve"),
+    case("linalg.solve_triangular/stacks", STACKS, normal(N, 4, 2), n=4096, upper=False,
+         torch="linalg.solve_triangular"),
     case("linalg.solve", SQUARE, normal(64, N, 8), n=32),
     case("linalg.solve/vector", positive_definite(N, N), normal(N), n=256, torch="linalg.solve"),
     case("linalg.vector_norm", normal(512, N), axis=1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 from collections.abc import Iterable, Sequence
 from functools import cached_property
@@ -81,6 +82,10 @@ TEMPLATES = {
 """Operations that there is a template for, which takes most of them whole, and its folder."""
 BY_NUMPY = frozenset({"products_beside"})
 """Composites that NumPy's kernels compute sooner than what their bodies are made of."""
+BY_PARTS = frozenset({"cumulative_sum"})
+"""Operations that treat the parts of complex numbers alike, so that kernels for floats serve."""
+MANY_PARTS = 1 << 12
+"""Complex numbers from which on kernels for their parts pay."""
 FEWEST_ROWS = 4
 """With fewer rows for each of several groups, packing windows takes longer than multiplying."""
 
@@ -131,7 +136,17 @@ class Cpu(NumpyBackend):
         found = None if calls is None else calls.run(op, inputs)
         if found is not None:
             return found
+        if _by_parts(op, avals_of(inputs)):
+            return self._of_parts(op, inputs[0])
         return super().execute(op, inputs)
+
+    def _of_parts(self, op: Op, x: Handle | Scalar) -> tuple[Handle, ...]:
+        """Runs an operation on complex numbers as one on pairs of floats."""
+        numbers: np.ndarray = np.ascontiguousarray(x.array)  # type: ignore[union-attr]
+        parts = numbers.view(numbers.real.dtype).reshape(*numbers.shape, 2)
+        (found,) = self.execute(op, (self.adopt(parts),))
+        made: np.ndarray = found.array  # type: ignore[attr-defined]
+        return (self.adopt(made.view(numbers.dtype)[..., 0]),)
 
     @cached_property
     def _template_calls(self) -> dict[str, AttentionCalls | CodesCalls | StackCalls]:
@@ -169,12 +184,12 @@ class Cpu(NumpyBackend):
         )
 
     def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Attention of more than a few queries, products by codes, stacks of small matrices, and
-        what NumPy is good at; other composites are taken apart, down to the templates of
-        products."""
+        """Attention of more than a few queries, products by codes, stacks of small matrices,
+        complex numbers by parts, and what NumPy is good at; other composites are taken apart, down
+        to the templates of products."""
         folder = TEMPLATES.get(op.operation.name)
         if folder is None:
-            return op.operation.name in BY_NUMPY
+            return op.operation.name in BY_NUMPY or _by_parts(op, avals)
         return late(f"ingle_cpu.{folder}.problem").problem_of(op, avals) is not None
 
     def launches_whole(self, call: WholeCall) -> bool:
@@ -316,3 +331,10 @@ class Cpu(NumpyBackend):
     def flag(self, handle: Ordered) -> bool:
         """The one bool of a value that a kernel wrote."""
         return ctypes.c_uint8.from_address(handle.address).value != 0
+
+
+def _by_parts(op: Op, avals: Sequence[Aval]) -> bool:
+    """Whether kernels for floats compute an operation on complex numbers."""
+    if op.operation.name not in BY_PARTS or not avals[0].dtype.is_complex:
+        return False
+    return math.prod(avals[0].shape) >= MANY_PARTS
