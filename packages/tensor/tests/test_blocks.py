@@ -1,6 +1,7 @@
 """Blocks against `contextlib`'s managers: what they set, take back, commit and refuse."""
 
 import contextlib
+import gc
 import os
 import subprocess
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.tensor.blocks import block, call_holding, holding
+from ingle.tensor.kept_contexts import idle, kept
 
 DEPTH = ContextVar("DEPTH", default=0)
 
@@ -178,3 +180,17 @@ def test_a_finalizer_may_set_variables_while_one_is_set(way):
     memory = {**os.environ, "PYTHONMALLOC": "debug"}  # what is free holds no old content
     done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=memory)
     assert done.stdout == "well\n", done.stderr
+
+
+def test_what_is_kept_for_a_collection_goes_behind_it():
+    """Else the last contexts of a thread, and all that they hold, would live for ever."""
+    variable = ContextVar("variable", default=0)
+    gc.disable()
+    try:
+        gc.collect()
+        assert idle
+        with holding(variable, 1):
+            pass
+        assert not kept
+    finally:
+        gc.enable()
