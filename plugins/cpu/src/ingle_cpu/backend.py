@@ -215,9 +215,12 @@ class Cpu(NumpyBackend):
         return problem.dtype in FLOATS and problem.rank <= AXES and rows
 
     def begin_planning(self, graph: Graph) -> None:
-        """Compiles what runs all kernels, and what runs all products, beside what goes on."""
+        """Compiles what runs all kernels, what runs all products, and templates that take
+        operations whole, beside what goes on."""
         contracts = any(n.op.operation.traits.kind == "contraction" for n in graph.nodes)
-        late("ingle_cpu.launch.compiled_ahead").basics_ahead(contracts)
+        ahead = late("ingle_cpu.launch.compiled_ahead")
+        ahead.basics_ahead(contracts)
+        ahead.templates_ahead(graph)
 
     def begin_compiling(self, calls: Iterable[object]) -> None:
         """Compiles what calls run beside what goes on."""

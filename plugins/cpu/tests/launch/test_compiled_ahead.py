@@ -16,7 +16,7 @@ from ingle.fusion.runtime import graph_plans
 from ingle.fusion.support import time_slices
 from ingle.fusion.support.switching import OFTEN
 from ingle_cpu.jit.engine import KernelCompileError
-from ingle_cpu.launch import compiled_ahead
+from ingle_cpu.launch import compiled_ahead, whole_entries
 from ingle_cpu.matmul.code import driver_address
 
 X = np.random.default_rng(4).standard_normal((6, 8))
@@ -128,3 +128,47 @@ def test_what_all_plans_run_is_begun_with_once_before_the_first_one_is_made(
     compile(f)(x).numpy(), compile(lambda x: f(x) + 1.0)(x).numpy()
     assert planned == [1, 1]
     assert begun == [[driver_address] if contracts else []]
+
+
+def attending(x: it.Tensor) -> it.Tensor:
+    for k in range(graph_plans.SLICED):
+        x = it.tanh(x * 0.5) + float(k)
+    return it.scaled_dot_product_attention(x, x, x, is_causal=True)
+
+
+def multiplying(x: it.Tensor) -> it.Tensor:
+    codes = it.asarray(np.arange(24, dtype=np.int8).reshape(3, 8), device="cpu")
+    scale = it.full((3, 1), 0.5, dtype="float32", device="cpu")
+    for k in range(graph_plans.SLICED):
+        x = it.tanh(x * 0.5) + float(k)
+    return it.quantized_linear(x, codes, scale, dtype="int8")
+
+
+@pytest.mark.parametrize(("f", "shape"), [(attending, (2, 20, 8)), (multiplying, (3, 8))])
+def test_templates_that_take_operations_whole_are_begun_before_the_plan_is_made(
+    monkeypatch: pytest.MonkeyPatch, f: Callable[[it.Tensor], it.Tensor], shape: tuple[int, ...]
+) -> None:
+    x = np.random.default_rng(2).standard_normal(shape).astype(np.float32)
+    begun: list[str] = []
+    planned: list[list[str]] = []
+    sequence = pipeline.kernel_sequence
+    for name in ("attention_entries", "codes_entries"):
+        known = getattr(whole_entries, name)
+
+        def making(*args: Any, name: str = name, known: Any = known) -> Any:
+            begun.append(f"{threading.current_thread().name} {name}")
+            return known(*args)
+
+        monkeypatch.setattr(whole_entries, name, making)
+
+    def planning(*args: Any) -> Any:
+        for thread in threads():
+            thread.join()
+        planned.append([*begun])
+        return sequence(*args)
+
+    monkeypatch.setattr(pipeline, "kernel_sequence", planning)
+    found = compile(f)(it.asarray(x, device="cpu")).numpy()
+    expected = "attention_entries" if f is attending else "codes_entries"
+    assert planned == [[f"ingle-compile {expected}"]]
+    np.testing.assert_allclose(found, f(it.asarray(x, device="cpu")).numpy(), rtol=1e-6, atol=1e-6)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from functools import cache, partial
 from typing import Any
 
-from ingle.fusion.device import WholeCall, switching
+from ingle.fusion.device import Graph, WholeCall, switching
 from ingle.fusion.device.kernels import ContractionCall, NestCall, epilogue_of
 
 from ..jit.engine import KernelCompileError
@@ -23,7 +23,7 @@ from ..matmul.joined_rows import problem_of, with_rows_joined
 from ..matmul.launches import compile_code
 from ..threads.pool import runner_addresses, thread_count
 from .table_builder import kernel_of
-from .whole_entries import entries_of
+from .whole_entries import entries_in_order, entries_of
 
 FEWEST = 4
 """Kernels from which on a thread of its own pays."""
@@ -52,6 +52,23 @@ def basics_ahead(contracts: bool) -> threading.Thread:
     """Begins to compile the loop over a plan's kernels, and that over the tiles of a product if
     there are some, in a thread: once in a process, from the begin of the first plan on."""
     return _begun([driver_address] if contracts else [])
+
+
+def templates_ahead(graph: Graph) -> threading.Thread | None:
+    """Begins to compile what a graph's operations run that templates take whole, in a thread; None
+    if there are none. They are known from the beginning, and longer than most kernels.
+
+    Their operands may come to lie otherwise than in order, which is another problem, but mostly of
+    the same code.
+    """
+    wanted: dict[Any, Callable[[], object]] = {}
+    for node in graph.nodes:
+        avals = tuple([graph.values[a].aval for a in node.args])
+        if (node.op, avals) not in wanted:
+            entries = entries_in_order(node.op, avals)
+            if entries is not None:
+                wanted[node.op, avals] = entries
+    return _begun([*wanted.values()]) if wanted else None
 
 
 def _begun(wanted: Iterable[Callable[[], object]]) -> threading.Thread:
