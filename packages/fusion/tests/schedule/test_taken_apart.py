@@ -113,6 +113,24 @@ def test_what_the_device_and_products_read_is_in_memory() -> None:
     np.testing.assert_allclose(found[1].numpy(), x.numpy() @ np.full((64, 64), 0.5), 1e-4, 1e-5)
 
 
+def test_a_group_falls_into_the_pieces_that_share_loops() -> None:
+    """What is looked up has places along one axis and elements along the other, which sums over
+    both cannot walk as one: each sum is a kernel, and each lookup with what follows it another."""
+
+    def sums(table: it.Tensor, *places: it.Tensor) -> it.Tensor:
+        found = [it.sum(it.exp(it.take(table, p, axis=0)) * 2.0) for p in places]
+        return found[0] + found[1] + found[2]
+
+    table = numbers(64, 8)
+    places = [it.asarray(np.arange(16) * k % 64) for k in (1, 5, 7)]
+    kernels = planned(sums, table, *places)
+    assert sum("take" in names for _, names in kernels) == 3
+    assert all(("take" in names) == ("exp" in names) for _, names in kernels)
+    assert not any("take" in names and "sum" in names for _, names in kernels)
+    wanted = sum([2.0 * np.exp(table.numpy()[p.numpy()].astype(np.float64)).sum() for p in places])
+    np.testing.assert_allclose(compile(sums)(table, *places).item(), wanted, rtol=1e-6)
+
+
 def test_what_a_product_has_taken_up_goes_too() -> None:
     """Random bits that the gradients of shares and of values both compare: taking the last
     operations out of the product's group left the comparison in, again and again."""

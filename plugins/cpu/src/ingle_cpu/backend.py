@@ -108,6 +108,7 @@ class Cpu(NumpyBackend):
     joined_operations: frozenset[Operation] = frozenset()
     calls_beside = 0
     joins_maps = True
+    fixes_numbers = True
     places_results = False
     rates = DESKTOP
     checks = None

@@ -365,3 +365,31 @@ def test_a_compiled_function_that_was_found_goes_on_like_one_that_was_made() -> 
     for turn in range(6):
         expected = expected * np.float32(1.0 + turn) + 1
         assert step(x, 1.0 + turn).item() == pytest.approx(float(expected.sum()), rel=1e-6)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numbers_that_never_change_are_kept_in_tables(dtype: type[np.floating]) -> None:
+    x = it.asarray(np.linspace(-1.0, 1.0, 300).reshape(6, 50).astype(dtype), device="cpu")
+    numbers = [0.37 * k - 3.1 for k in range(20)]
+
+    def function(x: it.Tensor) -> list[it.Tensor]:
+        return [x * a + it.sum(x, axis=1, keepdims=True) for a in numbers]
+
+    executable, _ = _executable(function, x)
+    data = executable.plan([]).data
+    assert len(data.scalars) == len(numbers)
+    device, graph = executable._device, executable._graph
+    for made in data.steps:
+        assert made.executable.usual.patches == []  # type: ignore[union-attr]
+    if device.plan_store is None:
+        pytest.skip("there is no cache")
+    content = written(device, device.plan_store, data)
+    assert content is not None
+    again = read(device, device.plan_store, graph, content)
+    assert again is not None
+    args = [step.executable.usual.table.args.tolist() for step in again.steps]  # type: ignore[union-attr]
+    before = [step.executable.usual.table.args.tolist() for step in data.steps]  # type: ignore[union-attr]
+    assert args == before
+    wanted = [x.numpy() * dtype(a) + x.numpy().sum(axis=1, keepdims=True) for a in numbers]
+    for y, right in zip(compile(function)(x), wanted, strict=True):
+        np.testing.assert_allclose(y.numpy(), right, rtol=1e-5, atol=1e-5)

@@ -28,6 +28,7 @@ from .passes.aligned_rows import with_aligned_rows
 from .passes.checks_apart import with_checks_apart
 from .passes.concat_of_pads import with_concat_of_pads
 from .passes.decompose import decompose
+from .passes.numbers_given import with_numbers_given
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
 from .record.ambient_state import ambient
@@ -282,7 +283,10 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
     examples = family.worth_a_symbol(numbers)
     general = _general(device, graph, pairs, examples) if examples else None
     if general is None:
-        return FilledSequence(kernel_sequence(device, graph, pairs))
+        given = with_numbers_given(graph) if device.fixes_numbers else None
+        if given is None:
+            return FilledSequence(kernel_sequence(device, graph, pairs))
+        return FilledSequence(kernel_sequence(device, given.graph, pairs), given.sources, constants)
     family.keep(general)
     found = general.at(numbers, constants)
     assert found is not None, "the example answers like itself"

@@ -211,7 +211,7 @@ class TableBuilder:
         if made is None:
             made = self._wholes[key] = entries_of(call)
         start = self._add_entries(made, named)
-        self._patches.extend((8 * (start + SCALE_AT), s) for s in launch.scalars)
+        self._give(start + SCALE_AT, launch)
 
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
         named = {A: launch.pointers[0], B: launch.pointers[1]}
@@ -233,7 +233,7 @@ class TableBuilder:
         self._add_entries(made, named)
         # Scalars stand behind everything else that the last entry, which computes, is given.
         start = len(self._args) - 1 - len(launch.scalars)
-        self._patches.extend((8 * (start + i), s) for i, s in enumerate(launch.scalars))
+        self._give(start, launch)
 
     def _add_entries(self, made: Contraction, named: dict[Pointer, BufferOffset]) -> int:
         """Adds the entries of a template, and returns where the arguments of the last begin."""
@@ -302,10 +302,18 @@ class TableBuilder:
         self._args.extend(call.sizes)
         for strides in call.strides:
             self._args.extend(strides)
-        for number, scalar in enumerate(launch.scalars):
-            self._patches.append((8 * (start + scalars + number), scalar))
         self._args.extend([0] * len(launch.scalars))
         self._args.extend(call.fixed)
+        self._give(start + scalars, launch)
+
+    def _give(self, at: int, launch: Launch) -> None:
+        """Has a launch's numbers among the arguments: in each run, or now if they never change."""
+        for number, scalar in enumerate(launch.scalars, at):
+            bits = launch.fixed[number - at] if launch.fixed else None
+            if bits is None:
+                self._patches.append((8 * number, scalar))
+            else:
+                self._args[number] = bits - (bits >> 63 << 64)
 
 
 def _between(places: Sequence[Any], start: Any, stop: Any) -> Sequence[Any]:

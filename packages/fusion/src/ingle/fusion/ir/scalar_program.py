@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
@@ -57,12 +58,13 @@ class ScalarProgram(NamedTuple):
             return _unchanged
         scope = {**NAMES, **self.functions}
         names = []
-        for number, result in enumerate(self.results):
-            if isinstance(result, str):
-                names.append(f"{result}, ")
+        # There may be hundreds of constants: those that follow each other come by one name.
+        for is_named, results in groupby(self.results, lambda r: isinstance(r, str)):
+            if is_named:
+                names += [f"{result}, " for result in results]
             else:
-                scope[f"c{number}"] = result[0]
-                names.append(f"c{number}, ")
+                scope[f"c{len(names)}"] = tuple([result[0] for result in results])
+                names.append(f"*c{len(names)}, ")
         inputs = ", ".join(f"x{i}" for i in range(self.given))
         body = "\n    ".join([*self.lines, f"return ({''.join(names)})"])
         exec(f"def run({inputs}):\n    {body}\n", scope)

@@ -174,8 +174,9 @@ class Operands:
         if reduction_of(node.op) is None and not is_columns(node):
             return self._group.coordinates[node.results[0]]
         source = self._views.of(node.args[0])
-        if source.root in self._node_of:
-            return self._group.coordinates[source.root]
+        known = self._group.coordinates.get(source.root)
+        if known is not None:
+            return known
         return tuple([None if n == 1 else a for a, n in enumerate(self._group.space)])
 
     def _gathered(self, position: int, view: View) -> None:

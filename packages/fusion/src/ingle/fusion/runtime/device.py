@@ -46,6 +46,8 @@ class Launch(NamedTuple):
         scalars: positions among the plan's scalars.
         operations: the names of what it computes, for messages.
         workspace: where in the first buffer it has the memory that `workspace_of` asked for.
+        fixed: for each scalar its bits, if it is one number in all runs, else None; empty if none
+            is.
     """
 
     call: Call | WholeCall
@@ -53,6 +55,7 @@ class Launch(NamedTuple):
     scalars: tuple[int, ...]
     operations: str
     workspace: int | None = None
+    fixed: tuple[int | None, ...] = ()
 
 
 class NativeExecutable(Protocol):
@@ -144,6 +147,8 @@ class KernelDevice(Protocol):
         joined_operations: of those that it launches whole, those that it takes so, too.
         calls_beside: so many calls behind one may run beside it, where their memory is apart.
         joins_maps: whether maps of equal loops that write parts of one value become one kernel.
+        fixes_numbers: whether its executables hold the numbers that are the same in each run, so
+            that kernels that differ in these alone become one.
         places_results: whether `launches_whole` looks at where results lie, and so is asked about
             those in parts of other values, too.
         rates: of its memory and arithmetic, by which plans of the same bits are weighed.
@@ -175,6 +180,7 @@ class KernelDevice(Protocol):
     joined_operations: frozenset[Operation]
     calls_beside: int
     joins_maps: bool
+    fixes_numbers: bool
     places_results: bool
     rates: Rates
     writes_over: bool

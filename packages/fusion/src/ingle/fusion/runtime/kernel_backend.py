@@ -91,6 +91,7 @@ class KernelBackend(EagerBackend):
     joined_operations: frozenset[Operation] = frozenset()
     calls_beside = 0
     joins_maps = False
+    fixes_numbers = False
     places_results = False
     plan_store: PlanStore | None = None
     rates = DESKTOP

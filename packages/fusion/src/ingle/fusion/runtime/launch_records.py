@@ -120,6 +120,8 @@ def read_launches(said: Any) -> list[Launch]:
 
 def _fits(launch: Launch) -> bool:
     call = launch.call
+    if launch.fixed and len(launch.fixed) != len(launch.scalars):
+        return False
     if type(call) is NestCall:
         return len(launch.pointers) == len(call.arguments) == len(call.nest.operands)
     if type(call) is WholeCall:

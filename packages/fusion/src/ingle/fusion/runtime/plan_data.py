@@ -10,6 +10,7 @@ from ingle.tensor.contract import Aval
 
 from ..ir.scalar_program import ScalarProgram
 from ..ir.views import View
+from ..kernel.code import bits_of
 from ..schedule.schedule import Call, HostStep, Schedule, arguments_of, whole
 from ..schedule.whole_calls import WholeCall
 from ..support.source_location import Line
@@ -124,6 +125,7 @@ def plan_data_of(
                 numbers[value] = len(numbers)
             continue
         launches, roots = kernel_run(schedule, step, numbers, done)
+        launches = [_with_fixed_numbers(x, host, scalars) for x in launches]
         done += len(step)
         steps.append(KernelRun(device.executable(launches, 1 + len(roots), scalars), roots))
     outputs = outputs_of(schedule, numbers)
@@ -135,6 +137,18 @@ def plan_data_of(
         checks=[Check(n, *check) for (n, _), check in zip(outputs[count:], checks, strict=True)],
         donors={numbers[value]: given for value, given in taken.items()}, products=products,
     )  # fmt: skip
+
+
+def _with_fixed_numbers(launch: Launch, host: ScalarProgram, dtypes: Sequence[str]) -> Launch:
+    """A launch that knows which of its scalars are the same in each run."""
+    results = [host.results[s] for s in launch.scalars]
+    if not any(isinstance(r, tuple) for r in results):
+        return launch
+    fixed = [
+        bits_of(r[0], dtypes[s]) if isinstance(r, tuple) else None
+        for r, s in zip(results, launch.scalars, strict=True)
+    ]
+    return launch._replace(fixed=tuple(fixed))
 
 
 def kernel_run(

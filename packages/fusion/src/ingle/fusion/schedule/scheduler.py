@@ -15,6 +15,7 @@ from ..ir.broadcast_axes import GATHERED
 from ..ir.graph import Donors, Graph
 from ..ir.views import View, Views, views_of
 from ..lowering.contraction import ContractionBuilder
+from ..lowering.nest_pieces import pieces_of
 from ..lowering.nests import NestBuilder, nest_builder
 from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
@@ -155,7 +156,7 @@ class Scheduler:
             if not failed:
                 break
             for group in grouping.apart(failed):
-                self._take_apart(group)
+                self._take_apart(group, stored[group], placed)
             grouping = self._grouping()
         self._rematerialize(begun, grouping, stored, placed)
         found: list[LoweredGroup] = []
@@ -231,14 +232,22 @@ class Scheduler:
         for value in [v for v in self._inline if v in needed]:
             self._roles[self._inline.pop(value)] = "map"
 
-    def _take_apart(self, group: Group) -> None:
-        """A group without a nest is tried again without its last node; a single one is left to
-        the backend."""
+    def _take_apart(
+        self, group: Group, stored: Sequence[int], placed: Mapping[int, View]
+    ) -> None:  # fmt: skip
+        """A group without a nest is tried again in the pieces that have one, or without its last
+        node; a single one is left to the backend."""
         last = group.nodes[-1]
         sums = [p for p in group.nodes if self._roles[p] == "columns"]
         if sums and len(group.nodes) > 1:
             self._alone.update(sums)
             return
+        if group.kind == "nest":
+            of = self._graph, self._views
+            pieces = pieces_of(*of, group, self._inline, stored, placed)
+            if not self._alone.issuperset(pieces[1:]):
+                self._alone.update(pieces[1:])
+                return
         if len(group.nodes) == 1:
             self._roles[last] = "host"
         # The last one may begin the group, a product, that others have joined: then these go.
