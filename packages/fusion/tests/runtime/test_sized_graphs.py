@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -140,3 +143,15 @@ def test_plans_for_all_sizes_of_long_logs_are_made_in_slices(runs, monkeypatch):
     forget(monkeypatch)
     for length in lengths[-12:]:
         assert all(map(same_bits, found[length], long(length))), length
+
+
+def test_graphs_that_no_plan_for_all_sizes_serves_are_not_looked_at() -> None:
+    """Neither on a device that makes none, nor where they are long: their values are not asked."""
+    few: Any = SimpleNamespace(nodes=[None] * sized_graph.MOST_NODES)
+    many: Any = SimpleNamespace(nodes=[None] * (sized_graph.MOST_NODES + 1))
+    fusion: Any = None
+    makes = SimpleNamespace(sized_plan=None)
+    assert sized_graph.SizedGraph.of(object(), fusion, few, []) is None
+    assert sized_graph.SizedGraph.of(makes, fusion, many, []) is None
+    with pytest.raises(AttributeError, match="outputs"):
+        sized_graph.SizedGraph.of(makes, fusion, few, [])
