@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -175,3 +176,44 @@ def test_windows_that_do_not_slide_are_packed() -> None:
         usual._replace(over_places=True),
     ):
         assert blocking.padded_of(other, 9, "float32") is None
+
+
+@pytest.mark.parametrize("said", ["256K", "1024K", "2M"])
+def test_a_copy_leaves_room_in_the_second_level_cache(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However large that is: 64 channels of 112x112 are cut into units whose part is small."""
+    (tmp_path / "size").write_text(said + "\n")
+    monkeypatch.setattr(machine, "CACHE", tmp_path / "size")
+    machine.second_level_bytes.cache_clear()
+    try:
+        held = machine.second_level_bytes()
+        assert held == int(said[:-1]) << {"K": 10, "M": 20}[said[-1]]
+        size, places = (112, 112), 112 * 112
+        windows = Windows(False, (3, 3), size, (1, 1), (1, 1), (-1, -1), size, places, (112, 1))
+        problem = Problem(
+            "float32", "float32", (8,), 64, places, 576, (0, 576, 1), (64 * places, 0, 0), windows
+        )  # fmt: skip
+        ways = blocking._slid_windows(problem, "float32", 8, 1)
+        assert len(ways) == 2
+        for choice, _ in ways:
+            lying = blocking.padded(problem, choice)
+            assert lying is not None
+            width, _, panels = blocking.widths(problem, choice)
+            assert lying.nbytes(-(-panels // choice.panel_blocks), width, 4) <= held // 2
+    finally:
+        machine.second_level_bytes.cache_clear()
+
+
+@pytest.mark.parametrize("said", [None, "", "0", "K", "some"])
+def test_a_cache_of_unknown_size_is_a_usual_one(
+    said: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if said is not None:
+        (tmp_path / "size").write_text(said)
+    monkeypatch.setattr(machine, "CACHE", tmp_path / "size")
+    machine.second_level_bytes.cache_clear()
+    try:
+        assert machine.second_level_bytes() == machine.USUAL_CACHE
+    finally:
+        machine.second_level_bytes.cache_clear()

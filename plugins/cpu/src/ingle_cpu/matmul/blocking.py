@@ -9,9 +9,9 @@ from ingle.fusion.device.kernels import SIZES
 
 from .amx import tile_cycles
 from .dot import COLUMNS
-from .machine import target
+from .machine import second_level_bytes, target
 from .microkernel import lanes_of, most_rows, most_vectors
-from .padded import IMAGE_BYTES, MOST_BYTES, Padded, padded_of
+from .padded import IMAGE_SHARE, MOST_BYTES, Padded, padded_of
 from .problem import DEPTH, Choice, Problem, Variation
 from .tile import TILES, Tile, compute_dtype
 
@@ -152,8 +152,8 @@ def _slid(problem: Problem, image: Padded, tile: Tile, workers: int) -> Choice |
     padded, size = _stacked(image, tile), SIZES[problem.b_dtype]
     width = tile.vectors * lanes_of(problem.b_dtype, target())
     tiles, panels = -(-problem.m // tile.rows), padded.panels(width)
-    columns = _local_blocks(panels, problem, workers)
-    while columns < panels and padded.nbytes(-(-panels // columns), width, size) > IMAGE_BYTES:
+    columns, most = _local_blocks(panels, problem, workers), IMAGE_SHARE * second_level_bytes()
+    while columns < panels and padded.nbytes(-(-panels // columns), width, size) > most:
         columns += 1
     each = -(-panels // columns)
     if padded.nbytes(each, width, size) > MOST_BYTES:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 
 from ingle.fusion.device.targets import AVX512, Target, target_of
 
 from ..jit.engine import engine
+
+CACHE = Path("/sys/devices/system/cpu/cpu0/cache/index2/size")
+"""Where Linux says how large a core's second-level cache is."""
+USUAL_CACHE = 1 << 20
+"""Bytes of it where nothing says so."""
 
 
 @functools.cache
@@ -32,3 +38,18 @@ def takes_bytes(k: int) -> bool:
     has = engine().machine.present
     quads = {64: "avx512vnni", 32: "avxvnni"}.get(target().width, "")
     return k > 0 and k % 4 == 0 and quads in has
+
+
+@functools.cache
+def second_level_bytes() -> int:
+    """What a core's second-level cache holds: half a megabyte on some processors, two on others.
+
+    It decides how work is cut, and no bit of a result.
+    """
+    try:
+        said = CACHE.read_text().strip()
+    except OSError:  # Another system than Linux, or a container that hides it.
+        return USUAL_CACHE
+    number, unit = said[:-1], said[-1:]
+    scale = {"K": 1 << 10, "M": 1 << 20}.get(unit)
+    return int(number) * scale if scale and number.isdigit() else USUAL_CACHE

@@ -39,8 +39,10 @@ from .microkernel import LINE
 from .panel_elements import PanelCode
 from .window_args import WindowArgs, loaded_window_args, window_args
 
-IMAGE_BYTES = 512 << 10
-"""Of a unit's copy, if it can be cut so: it should stay in the second-level cache."""
+IMAGE_SHARE = 3 / 8
+"""Of the second-level cache, what a unit's copy may take if it can be cut so: it should stay there
+beside the matrix, what the tiles store, and what they fetch of the next image.
+"""
 PHASES = (1, 2)
 """Steps of windows along a row that tiles slide with."""
 MOST_BYTES = 1 << 20
