@@ -17,6 +17,7 @@ from ingle_cpu.matmul import blocking, machine
 from ingle_cpu.matmul.entries_table import entries_table
 from ingle_cpu.matmul.launches import Choice, Contraction, Epilogue, Problem, contraction, identity
 from ingle_cpu.matmul.plan import A, B, Pointer
+from ingle_cpu.matmul.tile import compute_dtype
 from ingle_cpu.threads.pool import thread_pool
 
 Array = Any
@@ -67,6 +68,16 @@ def guarded(array: Array) -> Array:
     return part
 
 
+def stored(array: Array, dtype: str) -> tuple[Array, Array]:
+    """Numbers as they are in memory of a dtype, between NaNs; and what they are there."""
+    if dtype != "bfloat16":
+        kept = guarded(array.astype(dtype))
+        return kept, kept
+    bits = array.astype(np.float32).view(np.uint32) >> 16  # cut off, not rounded
+    kept = guarded(bits.astype(np.uint16))
+    return kept, (kept.astype(np.uint32) << 16).view(np.float32)
+
+
 def run(made: Contraction, buffers: dict[Pointer, Array]) -> None:
     """Runs entries, with scratch memory of NaNs."""
     for number, size in enumerate(made.scratch):
@@ -88,7 +99,7 @@ def product(
     a: Array, x: Array, problem: Problem, choice: Choice, epilogue: Epilogue | None = None
 ) -> Array:
     """The result of a choice, which writes nowhere else."""
-    dtype = problem.a_dtype
+    dtype = compute_dtype(problem.a_dtype)
     shape = (*problem.batch, problem.m, problem.n)
     found = guarded(np.full(shape, np.nan, dtype))
     strides = [s // found.itemsize for s in found.strides]
@@ -103,13 +114,13 @@ def product(
 
 
 @pytest.mark.parametrize("case", CASES)
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> None:
     batch, rows, channels, image, kernel, places, spread, start, *rest = case
     rng = np.random.default_rng(0)
-    x = guarded(rng.standard_normal((batch, channels, *image)).astype(dtype))
+    x, of_x = stored(rng.standard_normal((batch, channels, *image)), dtype)
     k = channels * math.prod(kernel)
-    a = guarded(rng.standard_normal((rows, k)).astype(dtype))
+    a, of_a = stored(rng.standard_normal((rows, k)), dtype)
     steps = [s // x.itemsize for s in x.strides]
     (apart,) = rest or [(1,) * len(kernel)]
     windows = Windows(
@@ -118,10 +129,12 @@ def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> 
     problem = Problem(
         dtype, dtype, (batch,), rows, math.prod(places), k, (0, k, 1), (steps[0], 0, 0), windows
     )
-    lanes = blocking.lanes_of(dtype, machine.target())
-    expected = np.einsum("ik,bkj->bij", a, seen(x, kernel, places, spread, start, apart))
+    made = compute_dtype(dtype)
+    lanes = blocking.lanes_of(made, machine.target())
+    windows_of = seen(of_x.astype(np.float64), kernel, places, spread, start, apart)
+    expected = np.einsum("ik,bkj->bij", of_a.astype(np.float64), windows_of)
     for workers in (1, 3):
-        packed, _ = blocking._packed_windows(problem, dtype, lanes, workers)
+        packed, _ = blocking._packed_windows(problem, made, lanes, workers)
         by_panels = product(a, x, problem, packed)
         image = blocking._padded(problem)
         assert image is not None
@@ -133,7 +146,7 @@ def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> 
             assert choice is not None
             found = product(a, x, problem, choice)
             assert np.array_equal(found, by_panels), choice
-    tolerance = 1e-4 if dtype == "float32" else 1e-12
+    tolerance = 1e-4 if made == "float32" else 1e-12
     assert np.abs(found - expected).max() <= tolerance * np.abs(expected).max()
 
 
@@ -163,6 +176,21 @@ def test_an_epilogue_sees_places_alone(across: int, flat: bool) -> None:
         ((0, 1),),
     )
     assert np.array_equal(product(a, x, problem, choice, twice), plain + plain)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_half_types_slide_as_the_float32_that_they_are_summed_in(dtype: str) -> None:
+    """The copy and the rows of a are float32, so that nothing has to be packed for each tap."""
+    size, places = (56, 56), 56 * 56
+    windows = Windows(False, (7, 7), size, (2, 2), (1, 1), (-3, -3), (112, 112), 112**2, (112, 1))
+    problem = Problem(
+        dtype, dtype, (2,), 64, places, 147, (0, 147, 1), (3 * 112**2, 0, 0), windows
+    )  # fmt: skip
+    choice = blocking.choose(problem, 1)
+    alike = blocking.choose(problem._replace(a_dtype="float32", b_dtype="float32"), 1)
+    assert choice.slides
+    assert choice.pack_a == "before"
+    assert choice._replace(pack_a="") == alike
 
 
 def test_windows_that_do_not_slide_are_packed() -> None:

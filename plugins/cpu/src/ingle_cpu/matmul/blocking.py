@@ -121,7 +121,7 @@ def _slid_windows(
 ) -> list[tuple[Choice, float]]:
     """Units that copy their part of the image between zeros; none where windows do not slide."""
     whole = _padded(problem)
-    if whole is None or not _readable(problem, dtype) or not problem.m:
+    if whole is None or not problem.m:
         return []
     found = []
     for image in (whole, whole._replace(flat=True)):
@@ -149,8 +149,9 @@ def _sliding_tiles(m: int, image: Padded, lanes: int) -> list[tuple[Tile, float]
 
 def _slid(problem: Problem, image: Padded, tile: Tile, workers: int) -> Choice | None:
     """Units for a tile that slides; None where the smallest copies too much."""
-    padded, size = _stacked(image, tile), SIZES[problem.b_dtype]
-    width = tile.vectors * lanes_of(problem.b_dtype, target())
+    dtype = compute_dtype(problem.b_dtype)
+    padded, size = _stacked(image, tile), SIZES[dtype]
+    width = tile.vectors * lanes_of(dtype, target())
     tiles, panels = -(-problem.m // tile.rows), padded.panels(width)
     columns, most = _local_blocks(panels, problem, workers), IMAGE_SHARE * second_level_bytes()
     while columns < panels and padded.nbytes(-(-panels // columns), width, size) > most:
@@ -161,13 +162,15 @@ def _slid(problem: Problem, image: Padded, tile: Tile, workers: int) -> Choice |
     rows = _blocks_of_windows(problem, columns, tiles, workers)
     # At least a row of places: what goes through the epilogue is as long as can be.
     near = max(1, min(each, GROUP_BYTES // (tile.rows * width * size)))
-    return Choice(tile, "", "flat" if image.flat else "padded", rows, columns, near)
+    pack_a = "" if _readable(problem, dtype) else "before"
+    return Choice(tile, pack_a, "flat" if image.flat else "padded", rows, columns, near)
 
 
 def _copying(problem: Problem, image: Padded, choice: Choice) -> float:
     """Cycles a step of k in which all units copy their parts of the image, and results of it."""
-    padded, lanes = _stacked(image, choice.tile), lanes_of(problem.b_dtype, target())
-    width, size = choice.tile.vectors * lanes, SIZES[problem.b_dtype]
+    dtype = compute_dtype(problem.b_dtype)
+    padded, lanes = _stacked(image, choice.tile), lanes_of(dtype, target())
+    width, size = choice.tile.vectors * lanes, SIZES[dtype]
     each = -(-padded.panels(width) // choice.panel_blocks)
     units = choice.row_blocks * choice.panel_blocks
     copied = units * padded.channels * padded.channel(each, width, size) / size / lanes

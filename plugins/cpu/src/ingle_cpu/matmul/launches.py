@@ -105,10 +105,10 @@ def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
 
 
 def packing_of_a(problem: Problem, choice: Choice) -> Packing:
-    """Rows of a in panels as high as a tile."""
+    """Rows of a in panels as high as a tile, or one behind the other for tiles that read rows."""
     rows = choice.tile.rows
     *batch, i, k = _a_bytes(problem, choice)
-    if choice.tile.kind == "dot":
+    if choice.takes_rows:
         return _along_k(problem.a_dtype, problem, (*batch, i, k), problem.m)
     deep, form = problem.k // choice.tile.numbers, a_form(choice.tile)
     return Packing(
@@ -140,7 +140,7 @@ def _b_bytes(problem: Problem, choice: Choice) -> tuple[int, ...]:
 
 
 def _along_k(dtype: str, problem: Problem, steps: tuple[int, ...], count: int) -> Packing:
-    """Rows of a or columns of b one behind the other, as tiles of the kind "dot" read them."""
+    """Rows of a or columns of b one behind the other, for tiles that read along k."""
     k = problem.k
     return Packing(dtype, problem.batch, steps, k, count, k, k)
 
@@ -305,7 +305,7 @@ def _copied_image(problem: Problem, choice: Choice) -> dict[str, int]:
             "across", "channel", "flat", "b_vector", "tile_vector",
         )  # fmt: skip
         return {**dict.fromkeys(names, 0), "along": panels, "over": over, "columns": problem.n}
-    block, size = _block_panels(problem, choice), SIZES[problem.b_dtype]
+    block, size = _block_panels(problem, choice), SIZES[compute_dtype(problem.b_dtype)]
     along = image.along(width)
     apart = image.plane(block, width, size) if image.flat else image.wide
     places, down = image.across // image.stacked, image.down // image.stacked
@@ -339,18 +339,19 @@ def _addressing(problem: Problem, choice: Choice) -> dict[str, int]:
     *_, a_row, a_step = _a_bytes(problem, choice)
     *_, b_k, b_j = _b_bytes(problem, choice)
     deep = problem.k // choice.tile.numbers
+    if choice.takes_rows and choice.pack_a:
+        a_row, a_step = deep * size, size
     if dot:  # Tiles of this kind walk over columns and read along k.
-        a_row = deep * size if choice.pack_a else a_row
         b_j = deep * size if choice.pack_b else b_j
     ready, before = choice.pack_a == "before", choice.pack_b == "before"
-    rows = choice.tile.rows
+    rows, in_panels = choice.tile.rows, choice.pack_a and not choice.takes_rows
     a = of_a.packed_steps if ready else of_a.steps
     b = of_b.packed_steps if before else of_b.steps
     b_step = b_j if dot else width * size if choice.pack_b else b_k
     if choice.slides:
         b_step = SIZES["int32"]  # of the offsets
     return {
-        "a_row": a_row, "a_k": a_step, "a_step": rows * size if choice.pack_a else a_step,
+        "a_row": a_row, "a_k": a_step, "a_step": rows * size if in_panels else a_step,
         "a_tile": rows * (deep * size if ready else a_row),
         "b_k": b_k, "b_j": b_j, "b_step": b_step,
         "last_b_step": last * size if choice.pack_b in ("before", "local") and not dot else b_step,

@@ -11,6 +11,8 @@ rows one below the other count as one, and a panel has a vector for each: else t
 sums at a time. What the last panel of a row has behind its end is computed
 as well, and takes the place of the next row's first results until that row is computed.
 
+The copy of an image of a half type is float32, and rows of the matrix beside it are made that, too.
+
 Where that would be much, the copy is *flat*: neighbouring rows of places see rows of the copy that
 are neighbours, for which image rows that are several apart lie in planes of their own, as do
 elements of a row; zeros at the end of a row are those at the beginning of the next one. Panels then

@@ -74,6 +74,7 @@ class Choice(NamedTuple):
     Attributes:
         tile: the shape in registers and how it reads.
         pack_a: `"before"` all in an entry of its own, `"local"` for each unit of work, or `""`.
+            Tiles that take rows get rows as they are multiplied, others panels.
         pack_b: the same for panels of columns of b. Packed tiles need both. Or `"padded"`: the unit
             copies its part of an image between zeros, where tiles of the kinds "sliding" and
             "stacked" read it; or `"flat"`: these slide over the ends of its rows.
@@ -92,6 +93,11 @@ class Choice(NamedTuple):
     def slides(self) -> bool:
         """Whether tiles slide along a copy of an image."""
         return self.pack_b in ("padded", "flat")
+
+    @property
+    def takes_rows(self) -> bool:
+        """Whether tiles read each row of a along k, wherever that comes from."""
+        return self.slides or self.tile.kind == "dot"
 
 
 class Variation(NamedTuple):
