@@ -158,6 +158,82 @@ def test_rows_that_share_what_they_see_have_the_bits_of_each_alone(
         assert same_bits(*found)
 
 
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("strides", [(1, 1), (2, 2), (1, 3), (3, 4), (2, 1), (4, 5)])
+@pytest.mark.parametrize("taps", [(3, 3), (2, 5), (5, 1)])
+def test_places_some_apart_touch_nothing_else(
+    machine: Any, strides: tuple[int, int], taps: tuple[int, int]
+) -> None:
+    """Every so many rows and columns: phase by phase in a copy, where they are not too far apart;
+    and the bits are the same whoever has which rows."""
+    height, around, kind = 9, 2, np.dtype(np.float32)
+    rng = np.random.default_rng(sum(strides))
+    near = taps == (3, 3)
+    lane = "strided" if strides[1] > 1 else "unit"
+    nest = fold_nest("float32", lane, factors=True)._replace(outer=2)
+    (stage,) = nest.stages
+    apart = 2 if strides[1] == 2 else 0
+    operands = nest.operands[0]._replace(apart=apart), *nest.operands[1:]
+    nest = nest._replace(operands=operands, stages=(stage._replace(near=near),))
+    factors = rng.standard_normal(taps).astype(kind)
+    kernel = machine.kernel(nest)
+    for spread, width in itertools.product((-1, 1), (1, 5, 8, 19, 40)):
+        starts = [-around + max(0, (n - 1) * spread) for n in taps]
+        # What the last places see ends before the image, with it, and behind it.
+        for beyond in (-1, 0, 3):
+            image = [
+                max(1, (n - 1) * s + k - 2 * around + beyond)
+                for n, s, k in zip((height, width), strides, taps, strict=True)
+            ]
+            held, x = before_a_wall(image[0] * image[1], kind)
+            more, y = before_a_wall(height * width, kind)
+            x[:] = rng.standard_normal(len(x))
+            numbers = FoldNumbers(
+                image[1], *taps, spread, spread, *starts, *image, 0, 0, taps[1], 1, *strides
+            )  # fmt: skip
+            zeros = 2 * around + 8
+            padded = np.pad(x.reshape(image).astype(np.float64), zeros)
+            want = np.zeros((height, width))
+            for tap in np.ndindex(*taps):
+                top, left = (zeros + s - t * spread for s, t in zip(starts, tap, strict=True))
+                shown = padded[top :: strides[0], left :: strides[1]][:height, :width]
+                want += factors[tap] * shown
+            given = (0, 0, strides[1]), (0, 0, 0), (0, width, 1)
+            args = np.array([1, height, width, *sum(given, ()), *numbers], np.int64)
+            pointers = np.array([a.ctypes.data for a in (x, factors, y)], np.uint64)
+            found = []
+            for pieces in (1, 2, height):
+                y[:] = 7
+                for k in range(pieces):
+                    begin, end = (height * n // pieces for n in (k, k + 1))
+                    kernel.function(pointers.ctypes.data, args.ctypes.data, begin, end, 0)
+                found.append(y.copy().reshape(height, width))
+            np.testing.assert_allclose(found[0], want, atol=1e-4)
+            assert same_bits(*found[:2])
+            assert same_bits(*found[1:])
+            del held, more
+
+
+@pytest.mark.parametrize("height", [1, 2, 9])
+def test_rows_of_a_copy_that_has_no_room_for_one_are_not_copied(machine: Any, height: int) -> None:
+    """Of 5 rows of taps and 2040 places the copy holds four: none of places that are apart."""
+    width, down, step = 2040, 5, 3
+    rng = np.random.default_rng(height)
+    nest = fold_nest("float32", factors=True)._replace(outer=2)
+    image = (height - 1) * step + down
+    x = rng.standard_normal((image, width)).astype(np.float32)
+    factors, y = rng.standard_normal(down).astype(np.float32), np.zeros((height, width), np.float32)
+    numbers = FoldNumbers(
+        width, down, 1, -1, -1, 0, 0, image, width, 0, 0, 1, 1, step, 1
+    )  # fmt: skip
+    given = (0, 0, 1), (0, 0, 0), (0, width, 1)
+    args = np.array([1, height, width, *sum(given, ()), *numbers], np.int64)
+    pointers = np.array([a.ctypes.data for a in (x, factors, y)], np.uint64)
+    machine.kernel(nest).function(pointers.ctypes.data, args.ctypes.data, 0, height, 0)
+    want = sum(factors[t] * x[t::step][:height].astype(np.float64) for t in range(down))
+    np.testing.assert_allclose(y, want, atol=1e-5)
+
+
 @pytest.mark.parametrize("step", [1, 2, 3])
 @pytest.mark.parametrize("width", [1, 7, 16, 21])
 def test_sums_of_taps_touch_nothing_else(machine: Any, step: int, width: int) -> None:

@@ -3,7 +3,9 @@
 Some rows of an image at a time are copied to the stack, with as many zeros around as the taps of
 the outermost places see. There every tap of every place is in memory, so that nothing is masked:
 vectors of places are read at any distance, and the last vector of a row ends with the row, over
-places that the one before it has done as well.
+places that the one before it has done as well. Where places are some columns apart, a row of the
+copy has every so many columns side by side, phase by phase: what a tap sees of neighbouring places
+are neighbours in one of them.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from .depthwise_taps import TapSums
+from .depthwise_taps import MOST_TAPS, TapSums
 from .text import Values, memory_type
 
 BYTES = 32 << 10
@@ -24,6 +26,8 @@ WIDE_ROWS, NARROW_ROWS = (ROWS, 1), (7, 4, 1)
 """Rows at once, of those that are left: of rows of more than a vector, and of a vector at most."""
 ALONG = 8
 """Vectors of a row that is summed alone."""
+PHASES = 4
+"""Columns that places may be apart."""
 NO_PROBES = '"no-stack-arg-probe"'
 """The kernel touches its stack from the top down by itself, and calls nothing that would."""
 
@@ -35,20 +39,34 @@ class _CopiedAxis(NamedTuple):
         low: the image's place that the copy begins with.
         far: how many more places than windows there are.
         first: where the first window's first tap is.
-        step: from tap to tap.
+        stride: from window to window.
     """
 
     low: str
     far: str
     first: str
-    step: str
+    stride: str
+
+
+class _CopiedPhase(NamedTuple):
+    """What a phase of each row of the copy has of the image.
+
+    Attributes:
+        column: the image's that the phase would begin with, which may be beyond its ends.
+        begin, end: where in the phase there are columns of the image.
+    """
+
+    column: str
+    begin: str
+    end: str
 
 
 class ImagesBetweenZeros(TapSums):
     """Writes the walk over images of a nest that convolves each channel by itself."""
 
     def walk(self, otherwise: Callable[[], None]) -> None:
-        """Writes the walk; `otherwise` goes over images of which too few rows fit, and strides."""
+        """Writes the walk; `otherwise` goes over images of which too few rows fit, whose taps are
+        many, or whose places are far apart."""
         w, nest = self._w, self._nest
         w.attributes = NO_PROBES
         room = BYTES // self._size
@@ -57,18 +75,25 @@ class ImagesBetweenZeros(TapSums):
         copy = w.let("copy", f"alloca [{room + behind} x {kind}], align 64")
         height = nest.sizes[-1]
         self._down, self._across = self._axis(0), self._axis(1)
-        self._seen = self._op("add", nest.inner, self._across.far)
-        self._pitch = self._times(
+        self._stride = self._down.stride
+        beyond = self._op("udiv", self._across.far, self._across.stride)
+        self._seen = self._op("add", nest.inner, beyond)
+        self._phase = self._times(
             self._op("udiv", self._op("add", self._seen, str(nest.lanes - 1)), str(nest.lanes)),
             str(nest.lanes),
         )
+        self._pitch = self._times(self._phase, self._across.stride)
         self._pitch = self._most(self._pitch, str(2 * nest.lanes))
         rows = self._op("sub", self._op("udiv", str(room), self._pitch), self._down.far)
+        # The first row of places takes one row of the copy more than is beyond it.
+        rows = self._op("add", self._most(rows, "0"), self._op("sub", self._stride, "1"))
+        rows = self._op("udiv", rows, self._stride)
         wanted = nest.smaller(height, str(ROWS))
         fits = w.let("fits", f"icmp sge i64 {rows}, {wanted}")
-        for stride in ("stride0", "stride1"):
-            one = w.let("one", f"icmp eq i64 {nest.numbers[stride]}, 1")
-            fits = w.let("fits", f"and i1 {fits}, {one}")
+        few = w.let("few", f"icmp sle i64 {self._across.stride}, {PHASES}")
+        fits = w.let("fits", f"and i1 {fits}, {few}")
+        few = w.let("few", f"icmp sle i64 {nest.numbers['taps1']}, {MOST_TAPS}")
+        fits = w.let("fits", f"and i1 {fits}, {few}")
         several = w.let("several", f"icmp sge i64 {rows}, {ROWS}")
         whole = self._op("and", rows, str(-ROWS))
         self._chunk = w.let("chunk", f"select i1 {several}, i64 {whole}, i64 {wanted}")
@@ -76,6 +101,8 @@ class ImagesBetweenZeros(TapSums):
 
         def images() -> Values:
             self._clear(room + behind)
+            self._note_phases()
+            self._note_taps()
             self.over_images(self._rows_of_image)
             return []
 
@@ -94,7 +121,37 @@ class ImagesBetweenZeros(TapSums):
         ahead = self._most(reach, "0")
         far = self._op("add", ahead, self._most(self._op("sub", "0", reach), "0"))
         low = self._op("sub", numbers[f"start{axis}"], ahead)
-        return _CopiedAxis(low, far, ahead, self._op("sub", "0", numbers[f"spread{axis}"]))
+        return _CopiedAxis(low, far, ahead, numbers[f"stride{axis}"])
+
+    def _note_phases(self) -> None:
+        """Finds out what each phase has of the image."""
+        stride = self._across.stride
+        ahead = self._op("sub", stride, "1")
+        self._phases = []
+        for number in range(PHASES):
+            column = self._op("add", self._across.low, str(number))
+            found = []
+            for place in ("0", self._nest.numbers["windows1"]):
+                distance = self._most(self._op("sub", place, column), "0")
+                first = self._op("udiv", self._op("add", distance, ahead), stride)
+                found.append(self._nest.smaller(first, self._seen))
+            self._phases.append(_CopiedPhase(column, found[0], self._most(*found)))
+
+    def _note_taps(self) -> None:
+        """Notes where each tap of a row of them is in a row of the copy, in bytes."""
+        w, stride = self._w, self._across.stride
+        spread = self._nest.numbers["spread1"]
+        self._places = w.let("places", f"alloca [{MOST_TAPS} x i64], align 64")
+
+        def tap(t: str, _: Values) -> Values:
+            column = self._op("sub", self._across.first, self._times(t, spread))
+            phase = self._times(self._op("urem", column, stride), self._phase)
+            number = self._op("add", phase, self._op("udiv", column, stride))
+            to = w.let("to", f"getelementptr i64, ptr {self._places}, i64 {t}")
+            w.do(f"store i64 {self._times(number, str(self._size))}, ptr {to}, align 8")
+            return []
+
+        w.loop("noted", "0", self._nest.numbers["taps1"], "1", [], tap)
 
     def _clear(self, count: int) -> None:
         """Writes zeros, from the end down to the beginning: so pages of the stack are touched in
@@ -146,7 +203,8 @@ class ImagesBetweenZeros(TapSums):
                 down = self._times(self._op("add", y, r), nest.strides[2][-1])
                 here = w.let("to", f"getelementptr {kind}, ptr {to}, i64 {down}")
                 along = self._narrow if forms is NARROW_ROWS else self._along
-                along(self._op("add", r, self._down.first), factors, here, count)
+                row = self._op("add", self._times(r, self._stride), self._down.first)
+                along(row, factors, here, count)
                 return []
 
             def blocks(
@@ -163,35 +221,47 @@ class ImagesBetweenZeros(TapSums):
     def _copy_rows(self, source: str, y: str, rows: str) -> None:
         """Copies what some rows of places see."""
         w, nest = self._w, self._nest
-        windows0, windows1 = nest.numbers["windows0"], nest.numbers["windows1"]
-        left = self._most(self._op("sub", "0", self._across.low), "0")
-        skipped = self._most(self._across.low, "0")
-        until = nest.smaller(self._seen, self._op("sub", windows1, self._across.low))
-        count = self._most(self._op("sub", until, left), "0")
-        begin = self._op("add", y, self._down.low)
-        far = self._times(windows0, nest.numbers["row"])
+        height, kind = nest.numbers["windows0"], memory_type(nest.nest.operands[0].dtype)
+        begin = self._op("add", self._times(y, self._stride), self._down.low)
+        last = self._times(self._op("sub", rows, "1"), self._stride)
+        count = self._op("add", self._op("add", last, self._down.far), "1")
+        far = self._times(height, nest.numbers["row"])
+        single = w.let("single", f"icmp eq i64 {self._across.stride}, 1")
 
         def row(i: str, _: Values) -> Values:
             q = self._op("add", begin, i)
-            inside = w.let("inside", f"icmp ult i64 {q}, {windows0}")
-            seen = w.let("seen", f"select i1 {inside}, i64 {count}, i64 0")
-            step = self._times(skipped, nest.inner_strides[0])
-            distance = self._op("add", self._times(q, nest.numbers["row"]), step)
-            kind = memory_type(nest.nest.operands[0].dtype)
+            inside = w.let("inside", f"icmp ult i64 {q}, {height}")
+            distance = self._times(q, nest.numbers["row"])
             here = w.let("here", f"getelementptr {kind}, ptr {source}, i64 {distance}")
             # The next image lies behind this one, and comes while this one is summed.
             soon = w.let("soon", f"getelementptr {kind}, ptr {here}, i64 {far}")
             w.call_nothing("llvm.prefetch.p0", f"ptr {soon}", "i32 0", "i32 3", "i32 1")
-            to = self._at(self._copy, self._op("add", self._times(i, self._pitch), left))
-            self._copy_row(here, to, seen, count)
+            self._copy_phase(0, here, self._times(i, self._pitch), inside)
+
+            def others() -> Values:
+                for number in range(1, PHASES):
+                    there = w.let("there", f"icmp sgt i64 {self._across.stride}, {number}")
+                    at = self._op("add", self._times(i, self._pitch),
+                                  self._times(self._phase, str(number)))  # fmt: skip
+                    w.when(there, [], partial(self._copy_phase, number, here, at, inside))
+                return []
+
+            w.when(w.let("several", f"xor i1 {single}, true"), [], others)
             return []
 
-        w.loop("copied", "0", self._op("add", rows, self._down.far), "1", [], row)
+        w.loop("copied", "0", count, "1", [], row)
 
-    def _copy_row(self, source: str, to: str, seen: str, count: str) -> None:
-        """Copies what is seen of a row, and zeros behind it; the next row comes behind these."""
-        w, nest = self._w, self._nest
+    def _copy_phase(self, number: int, line: str, at: str, inside: str) -> Values:
+        """Copies what a phase of a row has of the image, or writes zeros where that has no such
+        row. What lies around is zero for good."""
+        w, nest, phase = self._w, self._nest, self._phases[number]
         lanes, kind = nest.lanes, memory_type(nest.nest.operands[0].dtype)
+        count = self._op("sub", phase.end, phase.begin)
+        seen = self._chosen(inside, count, "0")
+        to = self._at(self._copy, self._op("add", at, phase.begin))
+        skipped = self._times(phase.column, nest.numbers["apart"])
+        skipped = self._op("add", skipped, self._times(phase.begin, nest.inner_strides[0]))
+        source = w.let("source", f"getelementptr {kind}, ptr {line}, i64 {skipped}")
 
         def put(x: str, mask: str | None) -> Values:
             step = self._times(x, nest.inner_strides[0])
@@ -203,10 +273,18 @@ class ImagesBetweenZeros(TapSums):
 
         full = self._op("and", seen, str(-lanes))
         w.loop("full", "0", full, str(lanes), [], lambda x, _: put(x, None))
+        rest = full
+        if not nest.target.masks:  # The last vector ends with the row, if it has as many.
+            many = w.let("many", f"icmp sge i64 {seen}, {lanes}")
+            left = w.let("left", f"icmp sgt i64 {seen}, {full}")
+            ends = w.let("ends", f"and i1 {many}, {left}")
+            w.when(ends, [], lambda: put(self._op("sub", seen, str(lanes)), None))
+            rest = self._chosen(many, count, full)
         w.loop(
-            "rest", full, count, str(lanes), [],
+            "rest", rest, count, str(lanes), [],
             lambda x, _: put(x, nest.mask_below(self._most(self._op("sub", seen, x), "0"))),
         )  # fmt: skip
+        return []
 
     # -- the sums ----------------------------------------------------------------------------
 
@@ -259,6 +337,5 @@ class ImagesBetweenZeros(TapSums):
         self._pitch = pitch
 
     def _first_seen(self, row: str) -> str:
-        """What the first place's first tap sees of a row of the copy."""
-        below = self._op("add", self._times(row, self._pitch), self._across.first)
-        return self._at(self._copy, below)
+        """A row of the copy, which the first place's first taps see."""
+        return self._at(self._copy, self._times(row, self._pitch))

@@ -9,15 +9,24 @@ from __future__ import annotations
 from .depthwise_images import ChannelImages
 from .text import Values, memory_type
 
+MOST_TAPS = 64
+"""Of a row of them: where each is was noted."""
+NEAR = 3
+"""Rows of near taps, and of these in each."""
+
 
 class TapSums(ChannelImages):
     """The sums of a nest that convolves each channel by itself.
 
     Attributes:
         _pitch: elements from row to row of the copy.
+        _places: where it is noted how many bytes behind a row's beginning each tap is.
+        _stride: rows of the copy from one row of places to the next.
     """
 
     _pitch: str
+    _places: str
+    _stride: str
 
     def sums(
         self, start: str, factors: str, to: str, rows: int, x: str, apart: Values, mask: str | None
@@ -28,7 +37,9 @@ class TapSums(ChannelImages):
         here, out = self._at(start, x), nest.strides[2][-1]
         kind = memory_type(nest.nest.operands[2].dtype)
         first = w.let("to", f"getelementptr {kind}, ptr {to}, i64 {x}")
-        if rows == 1:
+        if nest.is_near:
+            totals = self._near(here, factors, down, rows, apart)
+        elif rows == 1:
             totals = self._tap_by_tap(here, factors, down, rows, apart)
         else:
             shares = self._shares(down, rows)
@@ -65,29 +76,54 @@ class TapSums(ChannelImages):
     ) -> Values:  # fmt: skip
         """The sums of some rows of places, each tap of all rows after the other."""
         w, nest = self._w, self._nest
-        step = self._op("sub", "0", nest.numbers["spread1"])
-
-        def tap(_: str, carried: Values) -> Values:
-            place, factor, *totals = carried
-            many = nest.factor(factor)
-            sums = []
-            for r in range(rows):
-                row = self._at(place, self._times(self._pitch, str(r))) if r else place
-                for n, distance in enumerate(apart):
-                    value = self._read(self._at(row, distance))
-                    sums.append(nest.sum_of(totals[r * len(apart) + n], value, many))
-            return [self._at(place, step), self._on(factor, nest.factor_bytes), *sums]
+        far = self._times(self._pitch, self._stride)
 
         def taps(_: str, carried: Values) -> Values:
-            place, factor, *totals = carried
-            inner = [("ptr", place), ("ptr", factor)]
+            line, factor, *totals = carried
+
+            def tap(t: str, carried: Values) -> Values:
+                factor, *totals = carried
+                place, many, sums = self._on(line, self._noted(t)), nest.factor(factor), []
+                for r in range(rows):
+                    row = self._at(place, self._times(far, str(r))) if r else place
+                    for n, distance in enumerate(apart):
+                        value = self._read(self._at(row, distance))
+                        sums.append(nest.sum_of(totals[r * len(apart) + n], value, many))
+                return [self._on(factor, nest.factor_bytes), *sums]
+
+            inner = [("ptr", factor)]
             inner += [(nest.vector_type, total) for total in totals]
-            done = w.loop("tap", "0", nest.numbers["taps1"], "1", inner, tap)[2:]
-            return [self._at(place, down), self._on(factor, nest.factors_bytes), *done]
+            done = w.loop("tap", "0", nest.numbers["taps1"], "1", inner, tap)[1:]
+            return [self._at(line, down), self._on(factor, nest.factors_bytes), *done]
 
         carried = [("ptr", here), ("ptr", factors)]
         carried += [(nest.vector_type, "zeroinitializer")] * (rows * len(apart))
         return w.loop("taps", "0", nest.numbers["taps0"], "1", carried, taps)[2:]
+
+    def _near(self, here: str, factors: str, down: str, rows: int, apart: Values) -> Values:
+        """The same of three by three taps, without loops."""
+        nest = self._nest
+        columns = [self._noted(str(t)) for t in range(NEAR)]
+        bytes_down = self._times(down, str(self._size))
+        far = self._times(self._times(self._pitch, self._stride), str(self._size))
+        totals = ["zeroinitializer"] * (rows * len(apart))
+        for _ in range(NEAR):
+            lines = [self._on(here, self._times(far, str(r))) if r else here for r in range(rows)]
+            factor = factors
+            for column in columns:
+                many = nest.factor(factor)
+                for at, total in enumerate(totals):
+                    r, n = divmod(at, len(apart))
+                    value = self._read(self._at(self._on(lines[r], column), apart[n]))
+                    totals[at] = nest.sum_of(total, value, many)
+                factor = self._on(factor, nest.factor_bytes)
+            here, factors = self._on(here, bytes_down), self._on(factors, nest.factors_bytes)
+        return totals
+
+    def _noted(self, tap: str) -> str:
+        """How many bytes behind a row's beginning a tap is."""
+        place = self._w.let("place", f"getelementptr i64, ptr {self._places}, i64 {tap}")
+        return self._w.let("noted", f"load i64, ptr {place}, align 8")
 
     def _shares(self, down: str, rows: int) -> str:
         """Whether neighbouring rows of places see the same rows of the copy, and enough of these
@@ -96,6 +132,8 @@ class TapSums(ChannelImages):
         size = w.call("apart", "i64", "llvm.abs.i64", f"i64 {down}", "i1 false")
         near = w.let("near", f"icmp eq i64 {size}, {self._pitch}")
         many = w.let("many", f"icmp sge i64 {self._nest.numbers['taps0']}, {rows}")
+        single = w.let("single", f"icmp eq i64 {self._stride}, 1")
+        near = w.let("near", f"and i1 {near}, {single}")
         return w.let("shared", f"and i1 {near}, {many}")
 
     def _row_by_row(
@@ -109,7 +147,7 @@ class TapSums(ChannelImages):
         """
         w, nest = self._w, self._nest
         taps0, taps1 = nest.numbers["taps0"], nest.numbers["taps1"]
-        step, count = self._op("sub", "0", nest.numbers["spread1"]), len(apart)
+        count = len(apart)
         up = self._op("sub", "0", nest.factors_bytes)
 
         def row(place: str, factor: str, seeing: range, totals: Values) -> Values:
@@ -118,22 +156,22 @@ class TapSums(ChannelImages):
             for _ in range(1, rows):
                 those.append(self._on(those[-1], up))
 
-            def tap(_: str, carried: Values) -> Values:
-                place, *rest = carried
-                of_rows, sums = rest[: len(seeing)], rest[len(seeing) :]
-                values = [self._read(self._at(place, distance)) for distance in apart]
+            def tap(t: str, carried: Values) -> Values:
+                of_rows, sums = carried[: len(seeing)], carried[len(seeing) :]
+                seen = self._on(place, self._noted(t))
+                values = [self._read(self._at(seen, distance)) for distance in apart]
                 news = []
                 for k, one in enumerate(of_rows):
                     many = nest.factor(one)
                     for n, value in enumerate(values):
                         news.append(nest.sum_of(sums[k * count + n], value, many))
                 onward = [self._on(one, nest.factor_bytes) for one in of_rows]
-                return [self._at(place, step), *onward, *news]
+                return [*onward, *news]
 
             chosen = slice(seeing.start * count, seeing.stop * count)
-            inner = [("ptr", place), *[("ptr", those[r]) for r in seeing]]
+            inner = [("ptr", those[r]) for r in seeing]
             inner += [(nest.vector_type, total) for total in totals[chosen]]
-            done = w.loop("tap", "0", taps1, "1", inner, tap)[1 + len(seeing) :]
+            done = w.loop("tap", "0", taps1, "1", inner, tap)[len(seeing) :]
             return [*totals[: chosen.start], *done, *totals[chosen.stop :]]
 
         def onward(place: str, factor: str) -> tuple[str, str]:

@@ -49,7 +49,8 @@ class FoldNest(InnerNest):
         whole = self._op("add", self.inner, str(together - lanes - 1))
         self.whole = self._op("mul", self._op("udiv", whole, str(together)), str(together))
         (stage,) = self.nest.stages
-        if isinstance(stage, Fold) and stage.near and self.target.masks and lanes > 1:
+        self.is_near = isinstance(stage, Fold) and stage.near
+        if self.is_near and self.target.masks and lanes > 1:
             NearTaps(self).walk()
         elif self.has_factors and lanes > 1:
             ImagesBetweenZeros(self).walk(super().walk_rows)
