@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import re
 from typing import Any
 
+import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
@@ -12,6 +14,7 @@ import ingle.tensor as it
 from ingle.autodiff import grad
 from ingle.fusion import compile, explain
 from ingle.fusion.device.targets import AVX512, NEON, target_of
+from ingle.fusion.render.llvm.targets import AVX2
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype
@@ -83,7 +86,7 @@ def off(got: Tensor, x: np.ndarray, weight: Weight) -> float:
     [
         (1, 8, 64, (8, 2)), (2, 33, 256, (33, 2)), (3, 9, 128, (9, 2)), (4, 35, 96, (35, 3)),
         (5, 64, 512, (64, 4)), (7, 31, 192, (1, 6)), (1, 70, 33, (70, 1)), (6, 5, 47, (1, 1)),
-        (1, 3, 1, (3, 1)), (2, 1, 31, ()), (9, 66, 40, (66, 1)), (130, 4, 32, (4, 1)),
+        (1, 3, 1, (3, 1)), (2, 1, 31, ()), (9, 66, 40, (66, 1)), (62, 4, 32, (4, 1)),
     ],
     ids=str,
 )  # fmt: skip
@@ -259,3 +262,23 @@ def test_kernels_of_other_processors_give_these_sums(target, coding, monkeypatch
     got = compile(lambda x, *given: weight.linear(x, *given))(x, *weight.given)
     most = {"float32": 4e-7, "bfloat16": 2.0**-8, "float16": 2.0**-11}[coding.dtype]
     assert off(got, x.astype("float32").numpy(), weight) < most
+
+
+@pytest.mark.parametrize("coding", [Coding(8, True, False), Coding(4, True, False)], ids=str)
+@pytest.mark.parametrize(("target", "cpu"), [(AVX512, "skylake-avx512"), (AVX2, "haswell")])
+def test_sums_and_decoded_vectors_stay_in_registers(target, cpu, coding):
+    """With a tile for 32 registers, half of what there is would go to the stack with each chunk."""
+    llvm.initialize_all_targets()
+    llvm.initialize_all_asmprinters()
+    machine = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
+        cpu=cpu, opt=3, jit=True
+    )
+    module = llvm.parse_assembly(product_source(coding, target).text)
+    blocks = re.split(r"^\.L\w+:", machine.emit_assembly(module), flags=re.MULTILINE)
+    # A chunk that is not whole is masked, once a row.
+    multiplying = [
+        b for b in blocks if len(re.findall("vfmadd", b)) >= 32 and not re.search("vpcmp|kmov", b)
+    ]
+    assert multiplying
+    stored = [len(re.findall(r"%[xyz]mm\d+, \S*\(%rsp\)", b)) for b in multiplying]
+    assert max(stored) <= 2

@@ -10,12 +10,14 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
 
-from ..matmul.machine import multiplies_pairs
+from ..matmul.machine import multiplies_pairs, target
 from .abi import CHUNK
 from .product import Coding
 
 MOST_ROWS = 512
 """With more, decoding the weight once takes less time than what its product gains by panels."""
+MOST_ROWS_OF_FEW_REGISTERS = 64
+"""The same where registers have room for the sums of half as many columns."""
 MOST_ROWS_OF_PAIRS = 32
 """The same where the product of decoded weights multiplies pairs of bfloat16 at once."""
 DTYPES = frozenset({"float32", "float16", "bfloat16"})
@@ -102,7 +104,9 @@ def problem_of(
 
 def most_rows(dtype: str) -> int:
     """Up to how many rows of a dtype codes are decoded in registers."""
-    return MOST_ROWS_OF_PAIRS if dtype == "bfloat16" and multiplies_pairs() else MOST_ROWS
+    if dtype == "bfloat16" and multiplies_pairs():
+        return MOST_ROWS_OF_PAIRS
+    return MOST_ROWS if target().registers >= 32 else MOST_ROWS_OF_FEW_REGISTERS
 
 
 def in_order(shape: tuple[int, ...]) -> Strides:

@@ -24,8 +24,18 @@ from .abi import CHUNK, POINTERS, ProductArgs
 
 SIZE = 4
 """Bytes of a number that is multiplied."""
-ROWS, COLUMNS = 4, 4
-"""Of the result, whose sums are in registers; as many rows as there are left."""
+ROWS = 4
+"""Of the result, whose sums are in registers; as many as there are left."""
+
+
+def columns_at_once(target: Target) -> int:
+    """Columns of the result whose sums, scales and decoded vectors are in registers too.
+
+    >>> from ingle.fusion.device.targets import AVX2, AVX512
+    >>> columns_at_once(AVX2), columns_at_once(AVX512)
+    (2, 4)
+    """
+    return target.registers // 8
 
 
 class Coding(NamedTuple):
@@ -73,8 +83,9 @@ class _Column(NamedTuple):
     place: str
 
 
-Decode = Callable[[str, "str | None"], Values]
-"""From a place to what the chunk of codes there stands for, of which a number may be there only."""
+Decode = Callable[[str, "str | None", int], str]
+"""From a place to what a vector of the chunk of codes there stands for, by its number; of the chunk
+a number of codes may be there only."""
 
 
 class _CodesProduct(DriverCode):
@@ -83,6 +94,7 @@ class _CodesProduct(DriverCode):
         self.coding = coding
         self.target = target
         self.lanes = target.width // SIZE
+        self.columns = columns_at_once(target)
         self.stored, self.size = memory_type(coding.dtype), SIZES[coding.dtype]
         self.vector = f"<{self.lanes} x float>"
         self.whole = f"<{self.lanes} x i32>"
@@ -92,7 +104,7 @@ class _CodesProduct(DriverCode):
         w = self.w
         self.rows, self.codes, self.scale, self.zero, self.out = loaded_pointers(w, POINTERS)
         self.of: ProductArgs[str] = loaded_args(w, ProductArgs)
-        self.ahead = self.times(self.of.codes_row, str(COLUMNS))
+        self.ahead = self.times(self.of.codes_row, str(self.columns))
         self.some_left = w.let("some", f"icmp sgt i64 {self.of.left}, 0")
 
         def unit(number: str, _: Values) -> Values:
@@ -122,14 +134,14 @@ class _CodesProduct(DriverCode):
                 outs.append(self.shift(self.out, self.times(number, of.out_row)))
 
             def some(column: str, _: Values) -> Values:
-                made = [self._column(self.plus(column, str(n))) for n in range(COLUMNS)]
+                made = [self._column(self.plus(column, str(n))) for n in range(self.columns)]
                 sums = iter(self._sums(starts, made))
                 for out in outs:
                     for each in made:
                         self._store(self._folded(next(sums)), self.shift(out, each.place))
                 return []
 
-            w.loop("columns", first, stop, str(COLUMNS), [], some)
+            w.loop("columns", first, stop, str(self.columns), [], some)
             return []
 
         return tile
@@ -182,25 +194,33 @@ class _CodesProduct(DriverCode):
         w = self.w
         at_codes = self.times(number, str(self.coding.chunk))
         at_rows = self.times(number, str(CHUNK * SIZE))
-        decoded = []
-        for column, decode in zip(columns, decoders, strict=True):
-            place = self.shift(column.codes, at_codes)
+        codes = [self.shift(column.codes, at_codes) for column in columns]
+        for place in codes:
             # Rows are short for the processor to foresee what comes: so much of the next columns.
             ahead = self.shift(place, self.ahead)
             w.call_nothing("llvm.prefetch.p0", f"ptr {ahead}", "i32 0", "i32 3", "i32 1")
-            decoded.append(decode(place, left))
         found = list(sums)
         places = [self.shift(row, at_rows) for row in rows]
-        for part in range(CHUNK // self.lanes):
-            for r, place in enumerate(places):
-                at = self.shift(place, str(part * self.lanes * SIZE))
-                x = w.let("x", f"load {self.vector}, ptr {at}, align {SIZE}")
-                for c in range(len(columns)):
-                    k = r * len(columns) + c
-                    found[k] = w.call(
-                        "sum", self.vector, f"{self.multiply_add}.v{self.lanes}f32",
-                        *(f"{self.vector} {v}" for v in (x, decoded[c][part], found[k])),
-                    )  # fmt: skip
+        parts = range(CHUNK // self.lanes)
+        # All vectors of a chunk are decoded at first, if registers have room for these too.
+        needed = ROWS * self.columns + (len(parts) + 1) * self.columns + 1
+        step = len(parts) if needed <= self.target.registers else 1
+        for first in parts[::step]:
+            some = parts[first : first + step]
+            decoded = [
+                [decode(place, left, part) for decode, place in zip(decoders, codes, strict=True)]
+                for part in some
+            ]
+            for part, of_columns in zip(some, decoded, strict=True):
+                for r, place in enumerate(places):
+                    at = self.shift(place, str(part * self.lanes * SIZE))
+                    x = w.let("x", f"load {self.vector}, ptr {at}, align {SIZE}")
+                    for c, number in enumerate(of_columns):
+                        k = r * len(columns) + c
+                        found[k] = w.call(
+                            "sum", self.vector, f"{self.multiply_add}.v{self.lanes}f32",
+                            *(f"{self.vector} {v}" for v in (x, number, found[k])),
+                        )  # fmt: skip
         return found
 
     # -- codes -------------------------------------------------------------------------------
@@ -218,19 +238,19 @@ class _CodesProduct(DriverCode):
             number = w.let("zero", f"load i32, ptr {place}, align {SIZES['int32']}")
             number = w.let("zero", f"sitofp i32 {number} to float")
             zero = w.splat("zero", "float", number, self.lanes)
-        if self.coding.bits == 4 and self.target.permute:
-            table = self._scaled(self._every_code(), scale, zero)
-            return lambda place, left: self._masked(
-                [self._chosen(table, bits) for bits in self._nibbles(place, left)], left
-            )
-        if self.coding.bits == 4:
-            return lambda place, left: self._masked(
-                [self._scaled(self._number(bits), scale, zero)
-                 for bits in self._nibbles(place, left)], left
-            )  # fmt: skip
-        return lambda place, left: self._masked(
-            [self._scaled(v, scale, zero) for v in self._bytes(place, left)], left
-        )
+        chooses = self.coding.bits == 4 and self.target.permute
+        table = self._scaled(self._every_code(), scale, zero) if chooses else ""
+
+        def decode(place: str, left: str | None, part: int) -> str:
+            if chooses:
+                number = self._chosen(table, self._nibbles(place, left, part))
+            elif self.coding.bits == 4:
+                number = self._scaled(self._number(self._nibbles(place, left, part)), scale, zero)
+            else:
+                number = self._scaled(self._bytes(place, left, part), scale, zero)
+            return number if left is None else self._masked(number, left, part)
+
+        return decode
 
     def _scaled(self, codes: str, scale: str, zero: str | None) -> str:
         """What codes stand for, each step rounded as by `dequantize`."""
@@ -251,38 +271,33 @@ class _CodesProduct(DriverCode):
             f"{self.vector} {table}", f"{self.whole} {bits}",
         )  # fmt: skip
 
-    def _nibbles(self, place: str, left: str | None) -> Values:
-        """A chunk of four-bit codes as integers, of which the lowest four bits are theirs: those of
-        the lower halves of its bytes, then those of the upper ones."""
-        w = self.w
-        lower, upper = [], []
-        fours = "splat (i32 4)"
-        for part in range(CHUNK // 2 // self.lanes):
-            count = None
-            if left is not None:  # bytes of which at least one code is there
-                count = self.op("lshr", self.plus(left, "1"), "1")
-            bits = self._loaded(place, part, count, "zext", "uint8")
-            lower.append(bits)
-            upper.append(w.let("upper", f"lshr {self.whole} {bits}, {fours}"))
-        return [*lower, *upper]
+    def _nibbles(self, place: str, left: str | None, part: int) -> str:
+        """A vector of a chunk of four-bit codes as integers, of which the lowest four bits are
+        theirs: first come those of the lower halves of its bytes, then those of the upper ones."""
+        w, halves = self.w, CHUNK // 2 // self.lanes
+        count = None
+        if left is not None:  # bytes of which at least one code is there
+            count = self.op("lshr", self.plus(left, "1"), "1")
+        bits = self._loaded(place, part % halves, count, "zext", "uint8")
+        if part < halves:
+            return bits
+        return w.let("upper", f"lshr {self.whole} {bits}, splat (i32 4)")
 
     def _number(self, bits: str) -> str:
         """The codes of integers' lowest four bits."""
         w = self.w
-        bits = w.let("code", f"and {self.whole} {bits}, splat (i32 15)")
-        if self.coding.signed:
-            turned = w.let("turned", f"xor {self.whole} {bits}, splat (i32 8)")
-            bits = w.let("code", f"sub {self.whole} {turned}, splat (i32 8)")
+        if self.coding.signed:  # moved up and down: no constant takes a register
+            above = w.let("above", f"shl {self.whole} {bits}, splat (i32 28)")
+            bits = w.let("code", f"ashr {self.whole} {above}, splat (i32 28)")
+        else:
+            bits = w.let("code", f"and {self.whole} {bits}, splat (i32 15)")
         return w.let("number", f"sitofp {self.whole} {bits} to {self.vector}")
 
-    def _bytes(self, place: str, left: str | None) -> Values:
-        """A chunk of codes of eight bits as numbers."""
+    def _bytes(self, place: str, left: str | None, part: int) -> str:
+        """A vector of a chunk of codes of eight bits as numbers."""
         word, dtype = ("sext", "int8") if self.coding.signed else ("zext", "uint8")
-        found = []
-        for part in range(CHUNK // self.lanes):
-            code = self._loaded(place, part, left, word, dtype)
-            found.append(self.w.let("number", f"sitofp {self.whole} {code} to {self.vector}"))
-        return found
+        code = self._loaded(place, part, left, word, dtype)
+        return self.w.let("number", f"sitofp {self.whole} {code} to {self.vector}")
 
     def _loaded(self, place: str, part: int, count: str | None, word: str, dtype: str) -> str:
         """A vector of bytes as integers, of a chunk that may have a count of bytes only."""
@@ -299,20 +314,15 @@ class _CodesProduct(DriverCode):
             )  # fmt: skip
         return w.let("code", f"{word} {narrow} {found} to {self.whole}")
 
-    def _masked(self, values: Values, left: str | None) -> Values:
-        """Zeros in place of numbers beyond those that are there."""
-        if left is None:
-            return values
+    def _masked(self, value: str, left: str, part: int) -> str:
+        """Zeros in place of numbers of a vector beyond those that are there."""
         order = list(range(CHUNK))
         if self.coding.bits == 4:
             order = [*order[::2], *order[1::2]]
-        found = []
-        for part, value in enumerate(values):
-            places = order[part * self.lanes : (part + 1) * self.lanes]
-            mask = f"<{self.lanes} x i1> {self._before(left, places)}"
-            picked = f"select {mask}, {self.vector} {value}, {self.vector} zeroinitializer"
-            found.append(self.w.let("there", picked))
-        return found
+        places = order[part * self.lanes : (part + 1) * self.lanes]
+        mask = f"<{self.lanes} x i1> {self._before(left, places)}"
+        picked = f"select {mask}, {self.vector} {value}, {self.vector} zeroinitializer"
+        return self.w.let("there", picked)
 
     def _before(self, count: str, places: range | list[int]) -> str:
         """Which places are less than a count."""
