@@ -13,6 +13,7 @@ from .machine import second_level_bytes, target
 from .microkernel import lanes_of, most_rows, most_vectors
 from .padded import IMAGE_SHARE, MOST_BYTES, Padded, padded_of
 from .problem import DEPTH, Choice, Problem, Variation
+from .streamed import MOST_STREAMED, streamed_columns
 from .tile import TILES, Tile, compute_dtype
 
 DEPTH_BLOCK = 512
@@ -49,6 +50,10 @@ FEWEST_OF_WINDOWS = 4
 GROUP_BYTES = 8 << 10
 """Results of tiles that slide before the epilogue takes them: a part of the first-level cache."""
 DOT_ROWS = 4
+FEW_STREAMED = 2
+"""Rows of a product of small operands whose sums may wait in memory."""
+ROW_BYTES = 1 << 10
+"""Of a row of b, what a worker reads at once at least where it streams by: some cache lines."""
 MOST_STACKED = 4
 """Rows of places in a tile, one below the other, each of which takes an address."""
 PACKING = 11
@@ -73,6 +78,8 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     if kind == "dot":
         ready = [s == 1 or problem.k <= 1 for s in _along_k(problem)]
         pack_a, pack_b = ("" if is_ready else "before" for is_ready in ready)
+    elif kind == "streamed":
+        made = made._replace(vectors=_streamed_vectors(problem, dtype, lanes, workers))
     elif not kind:
         pack_b = made.pack_b
         pack_a = made.pack_a or ("" if _readable(problem, dtype) else "before")
@@ -243,8 +250,14 @@ def _special(problem: Problem, dtype: str, lanes: int) -> str:
         return "dot"
     if not _readable(problem, dtype):
         return ""
-    whole = problem.b_strides[-1] == 1 and problem.n % lanes == 0
+    if problem.b_strides[-1] != 1:
+        return ""
+    whole = problem.n % lanes == 0
     small = problem.k * (problem.n + problem.m) * SIZES[dtype] <= SMALL_BYTES
+    # Of what is near, loads and stores of sums take longer than b does.
+    near = small and whole and problem.m > FEW_STREAMED
+    if problem.m <= MOST_STREAMED and not near:
+        return "streamed"
     return "direct" if whole and (small or problem.m <= FEW) else ""
 
 
@@ -286,11 +299,27 @@ def _readable(problem: Problem, dtype: str) -> bool:
 
 def _tile(kind: str, m: int, needed: int, widest: int) -> Tile:
     """The largest tile of a kind that the rows divide into evenly."""
+    if kind == "streamed":
+        return Tile(kind, m, widest)
     vectors = min(widest, needed)
     if kind == "dot":
         return Tile(kind, min(m, DOT_ROWS), vectors)
     most = most_rows(target(), vectors, kind)
     return Tile(kind, -(-m // -(-m // most)), vectors)
+
+
+def _streamed_vectors(problem: Problem, dtype: str, lanes: int, workers: int) -> int:
+    """Vectors of a tile that goes along rows of b, such that each worker has a part of them.
+
+    A power of two, so that it is the same for many sizes.
+    """
+    most = streamed_columns(dtype) // lanes
+    wanted, vectors = -(-max(problem.n, 1) // lanes), 1
+    if workers > 1:
+        wanted = max(-(-wanted // (2 * workers)), ROW_BYTES // SIZES[dtype] // lanes)
+    while vectors < most and vectors < wanted:
+        vectors *= 2
+    return vectors
 
 
 def _fitting_vectors(problem: Problem, readable: bool, lanes: int) -> int:
@@ -318,8 +347,9 @@ def _fitting_tile(kind: str, m: int, vectors: int, packing: int = 0) -> tuple[Ti
         row = whole * each(tile.rows, tile.vectors) + (each(tile.rows, rest) if rest else 0)
         return -(-m // tile.rows) * (row + packing)
 
-    # Registers of tiles are best used as squares; and few rows are packed for many vectors.
-    fewest = widest // 2 if packing or kind in TILES.values() else widest // 2 + 1
+    # Registers of tiles are best used as squares; and few rows are packed for many vectors. But a
+    # number of a that is read for one multiplication takes longer than this one.
+    fewest = max(2, widest // 2) if packing or kind in TILES.values() else widest // 2 + 1
     tiles = [_tile(kind, m, vectors, wide) for wide in range(widest, fewest - 1, -1)]
     best = min(tiles, key=cycles)
     return best, cycles(best)
@@ -383,7 +413,8 @@ def tiles_of(problem: Problem, choice: Choice) -> int:
 def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
     """Columns of a panel and of the last one in a row, and how many panels there are.
 
-    Tiles that slide begin anew with each row of places; of stacked rows each has a vector.
+    Tiles that slide begin anew with each row of places; of stacked rows each has a vector. Those
+    that are streamed are told how many columns they have.
     """
     lanes = lanes_of(compute_dtype(problem.a_dtype), target())
     step = max(lanes, COLUMNS) if choice.tile.kind == "dot" else lanes
@@ -392,5 +423,7 @@ def widths(problem: Problem, choice: Choice) -> tuple[int, int, int]:
     columns = problem.n if image is None else image.columns
     panels = -(-columns // width)
     last = columns - (panels - 1) * width if panels else 0
-    last = width if choice.tile.kind == "stacked" else -(-last // step) * step or width
+    if choice.tile.kind in ("stacked", "streamed"):
+        last = width
+    last = -(-last // step) * step or width
     return width, last, panels if image is None else image.panels(width)

@@ -300,6 +300,7 @@ def _copied_image(problem: Problem, choice: Choice) -> dict[str, int]:
     image = padded(problem, choice)
     if image is None:
         over = (panels - 1) * width + last - problem.n if panels else 0
+        over = 0 if choice.tile.kind == "streamed" else over  # it stores no more than there is
         names = (
             "wide", "origin", "pitch", "turns_of_rows", "turn", "apart", "low", "span", "down",
             "across", "channel", "flat", "b_vector", "tile_vector",

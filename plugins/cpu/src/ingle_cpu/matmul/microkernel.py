@@ -41,6 +41,8 @@ apart, those of `b` lie as for *direct*.
 
 The kind *dot* reads both along k: rows of `a` are `a_row` bytes apart, columns of `b` are `b_step`
 bytes apart, and there are `columns` of them. It adds up the lanes of a vector in the end.
+
+The kind *streamed* is *direct* for a few rows: `streamed.py` says why its sums are in memory.
 """
 
 from __future__ import annotations
@@ -55,6 +57,7 @@ from ..jit.engine import IRSource
 from .abi import parameters
 from .amx import most_tile_rows, tiles_text
 from .dot import dot_text
+from .streamed import streamed_text
 from .tile import QUADS, TILES, Tile
 
 PACKED = ("packed", "pairs", *QUADS.values())
@@ -102,6 +105,9 @@ def micro_source(tile: Tile, dtype: str, target: Target) -> IRSource:
     if tile.kind == "dot":
         name = f"micro_dot_{tile.rows}_{dtype}_{target.name}"
         return IRSource(dot_text(tile.rows, dtype, target, name), (name,), reduced=False)
+    if tile.kind == "streamed":
+        name = f"micro_streamed_{tile.rows}_{dtype}_{target.name}"
+        return IRSource(streamed_text(tile.rows, dtype, target, name), (name,), reduced=False)
     if tile.in_tiles:
         name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{target.name}"
         text = tiles_text(tile.rows, tile.vectors, tile.kind, name)

@@ -30,7 +30,7 @@ class Tile(NamedTuple):
 
     Attributes:
         kind: `"packed"`, `"pairs"`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
-            `"sliding"`, `"stacked"` or `"dot"`.
+            `"sliding"`, `"stacked"`, `"dot"` or `"streamed"`.
         rows: along i.
         vectors: registers along j.
     """
