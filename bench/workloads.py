@@ -308,7 +308,7 @@ def _first_calls() -> list[Workload]:
         for cache in ("cold", "warm")
     ]  # fmt: skip
     calls.append(replace(mlp, name=f"first-call/{LENGTHS}-lengths", options=lengths))
-    for layers in (8, 32):
+    for layers in (8, 16, 32):
         gpt = replace(_small_gpt(layers), kind="first-call")
         calls += [
             replace(

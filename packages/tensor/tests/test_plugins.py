@@ -346,6 +346,17 @@ def test_importing_looks_for_no_plugins():
     assert out.stdout.strip() == "set()"
 
 
+def test_importing_asks_for_no_advice_on_names():
+    """Python asks packages for their modules by name before it loads them."""
+    code = (
+        "import sys, ingle.tensor, ingle.nn, ingle.optim\n"
+        "from ingle.tensor import checked\n"
+        "print('ingle.tensor.pytorch_names' in sys.modules)"
+    )
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "False"
+
+
 @pytest.mark.parametrize("named", [None, "numpy"])
 def test_only_a_device_that_the_variable_chose_blames_the_variable(named, monkeypatch):
     def broken(where):

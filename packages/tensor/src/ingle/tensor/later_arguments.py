@@ -118,9 +118,9 @@ _FEWER = {
 }
 """What to write for a call that leaves out arguments, by function, where others have such one."""
 
-_KNOWN = frozenset({*_FEWER, "clip"})
-"""Functions without arguments by name alone whose calls are looked at: NumPy gives `clip` an
-`out=None`."""
+_KNOWN = frozenset({*_FEWER, "clip", *[key[0] for key in _OPTIONS if isinstance(key, tuple)]})
+"""Functions whose calls are looked at also if they have no arguments by name alone: NumPy gives
+`clip` an `out=None`."""
 
 _DIMENSIONS = ("1d", "2d", "3d")
 _ORDERS = {
@@ -153,7 +153,7 @@ def with_advice(function: FunctionType) -> Callable[..., Any]:
     itself if it takes none by name and nothing is known of it."""
     code = inspect.unwrap(function).__code__
     name = function.__name__
-    known = name in _KNOWN or any(key[0] == name for key in _OPTIONS if isinstance(key, tuple))
+    known = name in _KNOWN
     if not code.co_kwonlyargcount and not known:
         return function
     order, positional = _ORDERS.get(name, ()), code.co_argcount

@@ -6,6 +6,7 @@ The modules answer what to call.
 import importlib
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from types import ModuleType
 from typing import NoReturn
 
@@ -28,6 +29,13 @@ class TensorModule(NoFunction):
     """The class of the module `ingle.tensor`."""
 
     def __getattr__(self, name: str) -> NoReturn:
+        # Imports ask for modules of the package before they load them: advice would take longer.
+        if not name.startswith("_") and find_spec(f"{self.__name__}.{name}") is not None:
+            raise AttributeError(
+                f"{self.__name__} has no attribute {name!r}; import the module "
+                f"{self.__name__}.{name}",
+                name=name,
+            )
         from .pytorch_names import missing
 
         missing(name)
