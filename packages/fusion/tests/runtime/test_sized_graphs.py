@@ -155,3 +155,18 @@ def test_graphs_that_no_plan_for_all_sizes_serves_are_not_looked_at() -> None:
     assert sized_graph.SizedGraph.of(makes, fusion, many, []) is None
     with pytest.raises(AttributeError, match="outputs"):
         sized_graph.SizedGraph.of(makes, fusion, few, [])
+
+
+def test_no_plan_for_all_sizes_is_tried_where_the_device_takes_an_operation_whole(
+    runs, monkeypatch
+):
+    tried = []
+    made = sized_graph.any_size_plan
+    monkeypatch.setattr(
+        sized_graph, "any_size_plan", lambda *args: (tried.append(args), made(*args))[1]
+    )
+    for length in range(520, 560, 4):
+        x = it.asarray(drawn(1, 2, length, 16), device="cpu")
+        mixed = it.scaled_dot_product_attention(x, x * 0.5, x + 1.0, is_causal=True)
+        read((it.sum(it.tanh(mixed) * 2.0 + x, axis=-1), it.softmax(mixed, axis=-1) - 1.0))
+    assert (tried, runs) == ([], [])

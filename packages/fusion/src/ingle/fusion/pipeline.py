@@ -135,17 +135,25 @@ def any_size_plan(
         fusion: the decorator over the device, for bodies of composites.
         samples: graphs of the form, with their scalars in some run.
     """
-    for graph, examples in samples:
-        _written_out(device, fusion, graph, examples)
     known, last = _known(device, samples[-1][0])
     decomposition = known.serving(last)
+    if decomposition is None and known.may_serve:
+        written = [
+            (form_of(graph).numbers, written_out(*_decomposed(device, fusion, graph, examples)))
+            for graph, examples in samples
+        ]
+        alike = [numbers for numbers, _ in written]
+        known.keep(_decomposed_for_all(device, fusion, *samples[-1], alike), written)
+        decomposition = known.serving(last)
     if decomposition is None:
         return None
     found = [decomposition.at(form_of(graph).numbers) for graph, _ in samples]
     decomposed, rest = _decomposed(device, fusion, *samples[-1])
-    written = written_out(decomposed, rest)
-    alike = [w.form.numbers for w in found if w is not None]
-    return _for_all_sizes(lambda: _any_size_plan(device, decomposition, decomposed, written, alike))
+    last_one = written_out(decomposed, rest)
+    inside = [w.form.numbers for w in found if w is not None]
+    return _for_all_sizes(
+        lambda: _any_size_plan(device, decomposition, decomposed, last_one, inside)
+    )
 
 
 def _any_size_plan(
@@ -193,7 +201,8 @@ def _note_written(
     known, numbers = _known(device, graph)
     alike = known.note(numbers, written)
     if alike:
-        known.keep(_decomposed_for_all(device, fusion, graph, examples, alike))
+        sizes = [others for others, _ in alike]
+        known.keep(_decomposed_for_all(device, fusion, graph, examples, sizes), alike)
 
 
 def _decomposed_for_all(

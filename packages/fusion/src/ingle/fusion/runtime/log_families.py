@@ -180,8 +180,8 @@ class LogFamily:
     @property
     def recalls(self) -> bool:
         """Whether another process may have left plans for such logs: not where it knew none of the
-        first ones, and there is a plan for all sizes here."""
-        return not self.serves or self._recalled > 0 or self._unknown < EXAMPLES
+        first ones. What comes again is looked for in any case."""
+        return self._recalled > 0 or self._unknown < EXAMPLES
 
     def note_recall(self, found: bool) -> None:
         """Notes whether another process has left a plan for a log."""

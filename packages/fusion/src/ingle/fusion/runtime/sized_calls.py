@@ -19,7 +19,7 @@ from ingle.tensor.locks import renewed
 from ..ir.graph import Graph
 from ..support.source_location import Line
 from ..support.time_slices import TimeSlices
-from ..symbolic.families import Families
+from ..symbolic.families import EXAMPLES, Families
 from ..symbolic.form import form_of
 from ..symbolic.samples import Samples
 from .any_size_plan import AnySizePlan, SizedCall
@@ -107,9 +107,11 @@ class SizedCalls:
         """The examples that are to be made a plan of, of which a graph is the last one, if any."""
         if self._failed >= TRIES or self._made > UNSERVED + self._served // 2:
             return ()
+        self._waiting -= 1
+        if self._waiting >= EXAMPLES:
+            return ()
         sample, sizes = (graph, numbers), form_of(graph).numbers
         alike = self._samples.alike(sizes, sample, len(graph.nodes))
-        self._waiting -= 1
         if not alike or self._waiting > 0:
             return ()
         self._examples = [known for known, _ in alike]

@@ -40,6 +40,20 @@ class SizedGraph:
     def __init__(self, call: SizedCall) -> None:
         self._call: SizedCall | None = call
 
+    @staticmethod
+    def may_serve(device: Any, graph: Graph) -> bool:
+        """Whether there may be such a plan for a graph: not where the device's own operations are
+        part of it."""
+        if len(graph.nodes) > MOST_NODES or not hasattr(device, "sized_plan"):
+            return False
+        outputs = [graph.values[o].aval for o in graph.outputs]
+        if sum([math.prod(a.shape) * a.dtype.itemsize for a in outputs]) > MOST_BYTES:
+            return False
+        return not any(
+            device.takes_whole(op, [graph.values[a].aval for a in args])
+            for op, args, _ in graph.nodes
+        )
+
     @classmethod
     def of(
         cls, device: Any, fusion: Fusion, graph: Graph, numbers: Sequence[Any]
@@ -48,10 +62,7 @@ class SizedGraph:
 
         One that no plan for all sizes serves becomes an example of such a plan.
         """
-        if len(graph.nodes) > MOST_NODES or not hasattr(device, "sized_plan"):
-            return None
-        avals = [graph.values[o].aval for o in graph.outputs]
-        if sum([math.prod(a.shape) * a.dtype.itemsize for a in avals]) > MOST_BYTES:
+        if not cls.may_serve(device, graph):
             return None
         form = form_of(graph)
         surroundings = is_exact(), registrations(), ambient()

@@ -107,6 +107,10 @@ class SymbolicDecomposition:
         return WrittenOut(Form(form.skeleton, inside), constants, rest)
 
 
+Example = tuple[tuple[Any, ...], WrittenOut]
+"""A graph's numbers, and the graph decomposed by itself."""
+
+
 class Decompositions:
     """Decompositions of graphs of one form."""
 
@@ -114,7 +118,6 @@ class Decompositions:
         self._lock = renewed(self, "_lock")
         self._made: list[SymbolicDecomposition] = []
         self._samples = Samples[WrittenOut]()
-        self._examples: list[tuple[tuple[Any, ...], WrittenOut]] = []
         self._failed = 0
 
     def found(self, numbers: Sequence[Any]) -> WrittenOut | None:
@@ -130,41 +133,45 @@ class Decompositions:
         return next((made for made in self._made if made.at(numbers) is not None), None)
 
     @property
+    def may_serve(self) -> bool:
+        """Whether it is worth while to make one for all sizes."""
+        return self._failed < IN_VAIN
+
+    @property
     def serves(self) -> bool:
         """Whether there is one for all sizes, and there will be one for others in time."""
-        return bool(self._made) and self._failed < IN_VAIN
+        return bool(self._made) and self.may_serve
 
-    def note(self, numbers: tuple[Any, ...], written: WrittenOut) -> list[tuple[Any, ...]]:
+    def note(self, numbers: tuple[Any, ...], written: WrittenOut) -> list[Example]:
         """Makes an example of a graph that was decomposed by itself.
 
         Returns:
-            The numbers of the examples that a decomposition for all sizes is to be made of, this
-            one last; none if it is not worth while.
+            The examples that a decomposition for all sizes is to be made of, this one last; none
+            if it is not worth while.
         """
         with self._lock:
-            if self._failed >= IN_VAIN:
+            if not self.may_serve:
                 return []
-            weight = len(written.form.skeleton[1])
-            self._examples = self._samples.alike(numbers, written, weight)
-            self._samples.forget([known for known, _ in self._examples])
-            return [known for known, _ in self._examples]
+            alike = self._samples.alike(numbers, written, len(written.form.skeleton[1]))
+            self._samples.forget([known for known, _ in alike])
+            return alike
 
-    def keep(self, made: SymbolicDecomposition | None) -> None:
-        """Has a decomposition serve the next graphs, if it holds for several of the examples, and
+    def keep(self, made: SymbolicDecomposition | None, examples: Sequence[Example]) -> None:
+        """Has a decomposition serve the next graphs, if it holds for several of its examples, and
         agrees with them; None: none can be made."""
         with self._lock:
             if made is None:
                 self._failed = IN_VAIN
-            elif self._agrees(made):
+            elif _agrees(made, examples):
                 self._made = [made, *self._made[: MOST_MADE - 1]]
             else:
                 self._failed += 1
-            self._examples = []
 
-    def _agrees(self, made: SymbolicDecomposition) -> bool:
-        found = [(made.at(numbers), written) for numbers, written in self._examples]
-        served = [(one, other) for one, other in found if one is not None]
-        return len(served) > 1 and all(_content(one) == _content(other) for one, other in served)
+
+def _agrees(made: SymbolicDecomposition, examples: Sequence[Example]) -> bool:
+    found = [(made.at(numbers), written) for numbers, written in examples]
+    served = [(one, other) for one, other in found if one is not None]
+    return len(served) > 1 and all(_content(one) == _content(other) for one, other in served)
 
 
 def _content(written: WrittenOut) -> Hashable:

@@ -32,11 +32,11 @@ class Samples(Generic[T]):
     """
 
     def __init__(self) -> None:
-        self._known: OrderedDict[Numbers, tuple[T, int]] = OrderedDict()
+        self._known: OrderedDict[Numbers, T] = OrderedDict()
 
     def alike(self, numbers: Numbers, sample: T, weight: int = 1) -> list[tuple[Numbers, T]]:
-        """Remembers a graph; returns it behind earlier ones that differ from it in the same
-        numbers, as few as can be, or nothing while there are not enough of these.
+        """Remembers a graph; returns it behind earlier ones, of which all differ from one another
+        in the same numbers, as few as can be; nothing while there are not enough of these.
 
         Args:
             numbers: of the graph.
@@ -45,20 +45,26 @@ class Samples(Generic[T]):
         """
         if numbers in self._known:
             return []
-        found: defaultdict[tuple[int, ...], list[tuple[Numbers, T]]] = defaultdict(list)
-        for other, (known, _) in self._known.items():
-            if len(other) == len(numbers):
-                pairs = enumerate(zip(numbers, other, strict=True))
-                found[tuple([k for k, (a, b) in pairs if a != b])].append((other, known))
-        self._known[numbers] = sample, weight
-        while len(self._known) > max(EXAMPLES, min(MOST, MOST_WEIGHT // weight)):
-            self._known.popitem(last=False)
+        found: defaultdict[tuple[int, ...], list[Numbers]] = defaultdict(list)
+        for other in reversed(self._known):
+            places = _different(numbers, other)
+            ones = found[places]
+            if all(_different(one, other) == places for one in ones):
+                ones.append(other)
+        self._known[numbers] = sample
         enough = [places for places, ones in found.items() if len(ones) >= EXAMPLES - 1]
-        if not enough:
-            return []
-        return [*found[min(enough, key=len)][1 - EXAMPLES :], (numbers, sample)]
+        last = found[min(enough, key=len)][: EXAMPLES - 1] if enough else []
+        alike = [(one, self._known[one]) for one in (*reversed(last), numbers)]
+        while len(self._known) > max(EXAMPLES, min(MOST, MOST_WEIGHT // max(weight, 1))):
+            self._known.popitem(last=False)
+        return alike if enough else []
 
     def forget(self, graphs: Sequence[Numbers]) -> None:
         """Graphs that have been examples are none for others."""
         for numbers in graphs:
             self._known.pop(numbers, None)
+
+
+def _different(one: Numbers, other: Numbers) -> tuple[int, ...]:
+    """The places where the numbers of two graphs of a form differ."""
+    return tuple([k for k, (a, b) in enumerate(zip(one, other, strict=True)) if a != b])
