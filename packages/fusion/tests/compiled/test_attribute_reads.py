@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections import deque
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import CompileError, compile
 from ingle.fusion.compiled import attribute_reads
+from ingle.fusion.compiled.snapshots import stays
 
 
 class Settings:
@@ -174,6 +176,40 @@ def test_what_our_own_classes_announce_is_not_compared(monkeypatch: pytest.Monke
     assert not asked
     handle.remove()
     np.testing.assert_allclose(f(x).numpy() * 2.0, first, rtol=1e-6)
+
+
+def test_settings_that_cannot_change_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How a layer is quantized, of which a language model has some hundred."""
+    layer = nn.QuantizedLinear(nn.Linear(64, 8), nn.QuantizationConfig("int8"))
+    f, x = compile(lambda x: layer(x)), it.ones((1, 64))
+    wanted = f(x).numpy()
+    f(x)
+    asked = []
+    own = attribute_reads.Snapshot.holds
+    monkeypatch.setattr(attribute_reads.Snapshot, "holds", lambda *a: (asked.append(a), own(*a))[1])
+    recorded = f.recordings
+    np.testing.assert_array_equal(f(x).numpy(), wanted)
+    assert not asked
+    assert f.recordings == recorded
+    layer.config = nn.QuantizationConfig("int8", activations="dynamic")  # a layer says that
+    f(x)
+    assert f.recordings == recorded + 1
+
+
+def test_which_dataclasses_stay() -> None:
+    """Frozen ones of Ingle's whose fields stay; users' are looked at by their attributes."""
+
+    def made(module: str, frozen: bool = True, slots: bool = True) -> Any:
+        names = {"__module__": module, "__annotations__": {"value": Any}}
+        return dataclass(frozen=frozen, slots=slots)(type("Made", (), names))
+
+    shipped = made("ingle.made")
+    assert stays(shipped(1))
+    assert stays((shipped("a"), shipped(shipped(None)), frozenset("ab")))
+    assert not stays(shipped([1]))
+    assert not stays(shipped(made("ingle.made", frozen=False)(1)))
+    others = made("ingle.made", slots=False), made("ingle.made", frozen=False), made("own")
+    assert not any(stays(kind(1)) for kind in others)
 
 
 class Scaled(optim.SGD):

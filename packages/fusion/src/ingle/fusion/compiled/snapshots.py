@@ -259,13 +259,28 @@ _IMMUTABLE: tuple[Any, ...] = (*_PLAIN, float, complex, np.generic, DType, *_THE
 
 def stays(x: Any) -> bool:
     """Whether a thing can only be replaced, or tells when it changes: no need to look into it."""
-    if isinstance(x, tuple):
+    if isinstance(x, tuple) or type(x) is frozenset:
         return all(map(stays, x))
     if type(x) is Frozen:
         return all(map(stays, x.values()))
     if isinstance(x, types.BuiltinFunctionType):
         return _is_free(x)
+    kind: Any = type(x)
+    fields = _frozen_fields(kind)
+    if fields is not None:
+        return all(stays(getattr(x, name, None)) for name in fields)
     return isinstance(x, (*_IMMUTABLE, *owners))
+
+
+@functools.lru_cache(maxsize=4096)
+def _frozen_fields(kind: Any) -> tuple[str, ...] | None:
+    """The fields of a frozen dataclass of Ingle's or of the standard library that has nothing
+    besides, such as how a layer is quantized; None for other classes. Those of users are looked at
+    by their attributes."""
+    parameters = getattr(kind, "__dataclass_params__", None)
+    if parameters is None or not parameters.frozen or kind.__dictoffset__ or is_users(kind):
+        return None
+    return tuple([field.name for field in dataclasses.fields(kind)])
 
 
 class Snapshot:
