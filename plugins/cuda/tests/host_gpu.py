@@ -14,6 +14,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, ClassVar
@@ -21,6 +22,7 @@ from typing import Any, ClassVar
 import ml_dtypes
 import numpy as np
 from host_cublas_lt import HostCublasLt
+from host_cupy import HostCupy
 
 from ingle.fusion.device.cuda import AFTER_OTHERS
 from ingle.fusion.device.kernels import HALVES
@@ -318,6 +320,12 @@ class Stream:
         assert self.capture is event.capture
         self.tails = [*self.tails, *event.tails]
 
+    def __enter__(self) -> Stream:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        pass
+
     def begin_capture(self, mode: int) -> None:
         if self.capture is not None:
             raise FaultError("cudaErrorIllegalState: the stream is capturing already")
@@ -415,11 +423,9 @@ class HostGpu(HostCublasLt):
             memcpyAsync=self._copy, memGetInfo=self._memory, CUDARuntimeError=FaultError,
             deviceGetPCIBusId=lambda number: "0000:00:00.0",
         )  # fmt: skip
-        self.cupy = SimpleNamespace(
-            cuda=SimpleNamespace(
-                runtime=runtime, Stream=lambda non_blocking: Stream(self), Event=Event,
-                alloc_pinned_memory=Pinned,
-            )
+        self.cupy = HostCupy(
+            self.synchronize, runtime=runtime, Stream=lambda non_blocking: Stream(self),
+            Event=Event, alloc_pinned_memory=Pinned,
         )  # fmt: skip
 
     # The runtime -------------------------------------------------------------------------------
@@ -443,9 +449,12 @@ class HostGpu(HostCublasLt):
         self._held[place] = size
         return place
 
-    def _free(self, address: int) -> None:
+    def synchronize(self) -> None:
         for stream in self.streams.values():
             stream.synchronize()
+
+    def _free(self, address: int) -> None:
+        self.synchronize()
         if address:
             self._held.pop(address)
 
@@ -598,10 +607,12 @@ def opened(gpu: HostGpu, name: str, monkeypatch: Any) -> HostBackend:
     import ingle_cuda.products.cublas_lt
     from ingle.tensor import plugins
     from ingle_cuda import backend
+    from ingle_cuda.arrays import array_library
     from ingle_cuda.driver import errors, memory, staging
 
     for module in (backend, memory, staging):
         monkeypatch.setattr(module, "cupy", lambda: gpu.cupy)
+    monkeypatch.setattr(array_library, "answers_checked", nullcontext)
     for module in (backend, errors):
         monkeypatch.setattr(module, "driver", lambda: gpu)
     for module in (ingle_cuda.products.cublas, ingle_cuda.products.cublas_lt):

@@ -28,15 +28,18 @@ from ingle.fusion.device.cuda import (
 from ingle.fusion.device.kernel_backend import Held, KernelBackend, MemoryHandle, StridedHandle
 from ingle.fusion.device.kernels import Nest, WindowProblem, layout
 from ingle.tensor import settings
-from ingle.tensor.contract import Aval, Handle
+from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.device import Device
 from ingle.tensor.dtypes import from_numpy_dtype
+from ingle.tensor.eager import Road
 from ingle.tensor.errors import LostDeviceError
 from ingle.tensor.locks import renewed
 from ingle.tensor.memory import Label, Pool, pool_from_environment
+from ingle.tensor.operation import Op
 from ingle.tensor.ops.quantization.products import QUANTIZED_LINEAR
 
 from . import peers
+from .arrays.array_library import ArrayLibrary
 from .attention.core_attention import CoreAttention
 from .attention.cudnn_attention import Attention
 from .attention.decode_attention import DecodeAttention
@@ -78,6 +81,7 @@ class CudaBackend(KernelBackend):
 
     Attributes:
         lock: of whoever puts something into the stream.
+        cupy: CuPy itself, for this GPU.
         stream: CuPy's, in which everything happens in order.
         graphs: whether plans that run again become graphs.
         joins: whether neighbouring launches of one flat kernel become one.
@@ -112,8 +116,8 @@ class CudaBackend(KernelBackend):
         tiles = is_nvidia and not self._tensor_float
         self.tiles = tiles and settings.switch("INGLE_CUDA_TILES", True)
         self._forks = forks.count
-        self._cupy = cupy()
-        self._runtime = self._cupy.cuda.runtime
+        self.cupy = cupy()
+        self._runtime = self.cupy.cuda.runtime
         found = driver()
         assert found is not None
         self._driver = found
@@ -122,12 +126,12 @@ class CudaBackend(KernelBackend):
             self._runtime.free(0)  # which makes the context
             self._context = ctypes.c_void_p()
             checked(found.cuCtxGetCurrent(ctypes.byref(self._context)))
-            self.stream = self._cupy.cuda.Stream(non_blocking=True)
+            self.stream = self.cupy.cuda.Stream(non_blocking=True)
         # Steps that meet the same memory again are graphs.
         self._pool = pool_from_environment(DeviceSource(limits.number), "ordered")
         self.lock = renewed(self, "lock")
         self._staging = Staging()
-        self._flags = FlagReader(device, self.enter, self._cupy.cuda)
+        self._flags = FlagReader(device, self.enter, self.cupy.cuda)
         offers: list[Offer] = []
         if settings.switch("INGLE_CUDA_CUDNN", True):
             plans = Plans(self, self._tensor_float)
@@ -138,6 +142,7 @@ class CudaBackend(KernelBackend):
             offers.append(FlashAttention(self))
             offers += [RowProducts(self), Weights(self)]
         self.offers = tuple(offers)
+        self._arrays = ArrayLibrary(self)
         self._capture: Any = None
         self._beside: list[Any] = []
         self.products = ProductLibraries(self.allocate, self._tensor_float)
@@ -270,6 +275,17 @@ class CudaBackend(KernelBackend):
         """As many as a block of threads has memory for, where blocks of rows fill the GPU."""
         return sums_beside_rows(rows, columns, self.limits.processors)
 
+    def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
+        """As a backend of kernels, which has what CuPy computes by itself."""
+        is_native = self._arrays.takes(op, [Aval(x.shape, x.dtype) for x in inputs])
+        return "native" if is_native else super().road(op, inputs)
+
+    def by_library(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | None:
+        """What CuPy computes: long sorts, transforms, decompositions and complex numbers."""
+        if not self._arrays.takes(op, [Aval(x.shape, x.dtype) for x in inputs]):
+            return None
+        return self._arrays.run(op, inputs)
+
     def workspace_of(self, call: WholeCall) -> int:
         """Bytes that a library works in, with what it takes to begin at a multiple of a line."""
         found = self.whole_step(call)
@@ -383,14 +399,14 @@ class CudaBackend(KernelBackend):
         """A stream for making graphs; what this takes is opened before."""
         self.products.open()
         if self._capture is None:
-            self._capture = self._cupy.cuda.Stream(non_blocking=True)
+            self._capture = self.cupy.cuda.Stream(non_blocking=True)
         return self._capture
 
     def streams_beside(self, count: int) -> list[Any]:
         """Streams that are captured with the one for making graphs, each with memory for the
         library; they have to be there before a capture begins."""
         while len(self._beside) < count:
-            stream = self._cupy.cuda.Stream(non_blocking=True)
+            stream = self.cupy.cuda.Stream(non_blocking=True)
             self.products.serve(stream)
             self._beside.append(stream)
         return self._beside[:count]
@@ -403,7 +419,7 @@ class CudaBackend(KernelBackend):
 
     def event(self) -> Any:
         """A place in a stream, for others to wait for."""
-        return self._cupy.cuda.Event(disable_timing=True)
+        return self.cupy.cuda.Event(disable_timing=True)
 
     def enter(self) -> None:
         """Makes this the GPU that the thread speaks to."""

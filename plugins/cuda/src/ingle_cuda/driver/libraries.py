@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+from contextlib import AbstractContextManager
 from functools import cache
 from typing import Any
 
@@ -102,6 +103,14 @@ def cupy() -> Any:
             f'cupy-cuda{version // 1000}x && pip install "ingle-cuda[{major}]"'
         )
     return cupy
+
+
+def answers_checked() -> AbstractContextManager[None]:
+    """A block in which CuPy's linear algebra raises what its libraries report as failed."""
+    from cupyx import errstate
+
+    found: AbstractContextManager[None] = errstate(linalg="raise")
+    return found
 
 
 @cache

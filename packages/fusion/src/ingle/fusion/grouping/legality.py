@@ -19,6 +19,7 @@ from ..kernel.lowering import can_lower, is_fold, lower, reduction_of, scan_of, 
 from ..passes.channel_convolutions import by_channels, sums_taps
 from ..passes.convolutions import WindowProblem, by_windows, problem_of, window_problem
 from ..passes.decompositions import Body, decomposition
+from .split_reductions import split_reduction
 from .split_sums import split_sum
 
 LONGEST_NETWORK = 16
@@ -132,7 +133,7 @@ class Legality:
         spread = device.spreads_products and is_product(op) and not device.contracts(avals)
         body = decomposition(op, avals, spread) or self._by_windows(op, avals)
         if body is None and device.splits_sums:
-            body = split_sum(op, avals[0]) if avals else None
+            body = (split_sum(op, avals[0]) or split_reduction(op, avals[0])) if avals else None
         if body is not None:
             return Answer("rewritten", body)
         return Answer("generated" if self._known(op, avals) else "other")

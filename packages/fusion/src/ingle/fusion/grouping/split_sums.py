@@ -23,8 +23,8 @@ from .two_stage_reduction import TOTALS
 
 MANY_ROWS, FEW_COLUMNS = 8 * BLOCK, 1 << 16
 """Sums down columns of at least so many rows, fewer of them than fill a device."""
-LONG_ROW, FEW_ROWS = 1 << 14, 1 << 10
-"""The same of sums along rows."""
+LONG_ROW, FEW_ROWS, FEWER_ROWS = 1 << 14, 1 << 10, 1 << 6
+"""The same of sums along rows, of whole blocks and others."""
 
 
 def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
@@ -36,28 +36,47 @@ def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     folded = math.prod([x.shape[a] for a in axes])
     kept = math.prod(x.shape) // folded if folded else 0
     if axes == tuple(range(len(axes))) and 1 < kept < FEW_COLUMNS and len(axes) < count:
-        if folded >= MANY_ROWS and not folded % BLOCK:
+        if folded >= MANY_ROWS:
             return lambda x: _down(op, x, folded, kept)
         return None
-    block = BLOCK * accumulators(x.dtype.name)
     along = axes == tuple(range(count - len(axes), count))
-    if along and 0 < kept < FEW_ROWS and folded >= LONG_ROW and not folded % block:
+    # What is left behind whole blocks takes two kernels more.
+    few = FEWER_ROWS if folded % (BLOCK * accumulators(x.dtype.name)) else FEW_ROWS
+    if along and 0 < kept < few and folded >= LONG_ROW:
         return lambda x: _along(op, x, kept, folded)
     return None
 
 
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:
     """A sum down each column."""
-    blocks = it.sum(it.reshape(_wide(x), (rows // BLOCK, BLOCK, columns)), axis=1)
-    return it.reshape(_totals(blocks, 0), _shape(op, x)).astype(x.dtype)
+    first, rest = _blocks(it.reshape(_wide(x), (rows, columns)), 0, BLOCK)
+    sums = it.sum(it.reshape(first, (rows // BLOCK, BLOCK, columns)), axis=1)
+    if rest is not None:
+        sums = it.concat([sums, it.sum(rest, axis=0, keepdims=True)], axis=0)
+    return it.reshape(_totals(sums, 0), _shape(op, x)).astype(x.dtype)
 
 
 def _along(op: Op, x: Tensor, rows: int, length: int) -> Tensor:
     """A sum along each row, whose partial results are columns."""
     lanes = accumulators(x.dtype.name)
-    pieces = it.reshape(_wide(x), (rows, length // (BLOCK * lanes), BLOCK, lanes))
-    sums = it.sum(_totals(it.sum(pieces, axis=2), 1), axis=1)
-    return it.reshape(sums, _shape(op, x)).astype(x.dtype)
+    block = BLOCK * lanes
+    first, rest = _blocks(it.reshape(_wide(x), (rows, length)), 1, block)
+    sums = it.sum(it.reshape(first, (rows, length // block, BLOCK, lanes)), axis=2)
+    if rest is not None:
+        # What is added to the lanes that have no element is no number's change, nor zero's sign.
+        filled = it.pad(rest, ((0, 0), (0, -length % block)), value=-0.0)
+        last = it.sum(it.reshape(filled, (rows, 1, BLOCK, lanes)), axis=2)
+        sums = it.concat([sums, last], axis=1)
+    return it.reshape(it.sum(_totals(sums, 1), axis=1), _shape(op, x)).astype(x.dtype)
+
+
+def _blocks(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor | None]:
+    """The blocks of an axis that are whole, and what is left behind them."""
+    end = x.shape[axis] // size * size
+    if end == x.shape[axis]:
+        return x, None
+    ahead = (slice(None),) * axis
+    return x[(*ahead, slice(end))], x[(*ahead, slice(end, None))]
 
 
 def _wide(x: Tensor) -> Tensor:

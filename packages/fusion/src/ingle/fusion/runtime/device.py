@@ -137,8 +137,8 @@ class KernelDevice(Protocol):
         dtypes: what kernels may load, store and compute in; None for all that they know. Others are
             stored and moved, and computed with on the host.
         spreads_products: whether matrix products without a template are written out as nests.
-        splits_sums: whether long sums are made in two steps, since it has more workers than these
-            have rows or columns.
+        splits_sums: whether long sums and other reductions are made in two steps, since it has more
+            workers than these have rows or columns.
         aligns_rows: whether large products of half types want rows that begin at multiples of 16
             bytes, so much so that values get longer rows.
         folds: whether it renders nests that add up windows, without which each tap is added by

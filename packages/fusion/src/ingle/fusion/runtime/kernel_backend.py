@@ -207,8 +207,8 @@ class KernelBackend(EagerBackend):
         return tuple(plan(handles, numbers))
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        """Runs what no kernel is generated for: by one's own kernel, by an offer, moved,
-        composed, or on the host."""
+        """Runs what no kernel is generated for: by one's own kernel, by an offer, by a
+        library, moved, composed, or on the host."""
         avals = [Aval(x.shape, x.dtype) for x in inputs]
         for x in inputs if self.checks is not None else ():
             if not isinstance(x, Scalar):
@@ -218,6 +218,9 @@ class KernelBackend(EagerBackend):
         offer = taker(self.offers, op, avals)
         if offer is not None:
             return offer.run(op, inputs)
+        by_library = self.by_library(op, inputs)
+        if by_library is not None:
+            return by_library
         if op.operation.traits.family == "movement" or op.operation.traits.access in COPIES:
             found = moved(self, op, inputs)
             if found is not None:
@@ -230,6 +233,13 @@ class KernelBackend(EagerBackend):
         if any(0 in a.shape for a in avals):  # what nothing gives is a constant, copied once
             return self._computed_by_host(op, inputs)
         return self._on_host(op, inputs)
+
+    def by_library(
+        self, op: Op, inputs: Sequence[Handle | Scalar]
+    ) -> tuple[Handle, ...] | None:  # fmt: skip
+        """What no kernel is generated for, by a library of the device, before it is composed or
+        sent to the host; None if there is none for it."""
+        return None
 
     def has_custom_kernel(self, op: Op, avals: Sequence[Aval]) -> bool:
         """Whether somebody wrote a kernel for the operation; see `register_kernel`."""

@@ -1,0 +1,98 @@
+"""Long reductions in pieces, for devices with more workers than a reduction has rows or columns.
+
+Maxima, minima, sums of integers and what is true of any or all elements do not depend on the order
+in which elements are taken, up to the sign of zero: a first kernel reduces each piece, and a second
+one what these give. So it is with products, whose last bits depend on it, and with the place of an
+extreme: that of the first piece that has it. Sums of floats have an order, see `split_sums`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import ingle.tensor as it
+from ingle.tensor import Tensor
+from ingle.tensor.contract import Aval
+from ingle.tensor.operation import Op, infer
+
+from ..kernel.code import FLOATS, HALVES
+from ..kernel.lowering import reduction_of
+
+PIECE = 1 << 11
+"""Elements of a row's piece."""
+PIECE_ROWS = 1 << 6
+"""Rows of a piece that is reduced down its columns."""
+LONG_ROW, FEW_ROWS = 1 << 14, 1 << 6
+"""Rows that are split: of so many elements at least, and fewer than so many of them."""
+MANY_ROWS, FEW_COLUMNS = 1 << 8, 1 << 14
+"""The same of columns."""
+_PLACES = {"argmax": it.max, "argmin": it.min}
+_SINGLE: dict[str, Callable[..., Any]] = {
+    "max": it.max, "min": it.min, "any": it.any, "all": it.all, "sum": it.sum, "prod": it.prod,
+}  # fmt: skip
+
+
+def split_reduction(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
+    """How a reduction is made of those of its pieces; None where it is to stay as it is."""
+    name = reduction_of(op)
+    known = name in _SINGLE or name in _PLACES
+    if name is None or not known or not x.shape or (name == "sum" and x.dtype.name in FLOATS):
+        return None
+    axes, count = op.attributes["axis"], len(x.shape)
+    if axes is None:
+        axes = tuple(range(count))
+    elif isinstance(axes, int):
+        axes = (axes,)
+    folded = math.prod([x.shape[a] for a in axes])
+    kept = math.prod(x.shape) // folded if folded else 0
+    if axes == tuple(range(count - len(axes), count)):
+        if 0 < kept < FEW_ROWS and folded >= LONG_ROW:
+            return lambda x: _whole(op, name, x, (kept, folded), 1, PIECE)
+    elif axes == tuple(range(len(axes))) and 1 < kept < FEW_COLUMNS and folded >= MANY_ROWS:
+        return lambda x: _whole(op, name, x, (folded, kept), 0, PIECE_ROWS)
+    return None
+
+
+def _whole(op: Op, name: str, x: Tensor, sizes: tuple[int, int], axis: int, size: int) -> Tensor:
+    """The reduction of a matrix along an axis, by pieces of a size and what is left behind them."""
+    (result,) = infer(op, [Aval(x.shape, x.dtype)])
+    matrix = it.reshape(x.astype("float32") if x.dtype.name in HALVES else x, sizes)
+    made = _placed(name, matrix, axis, size) if name in _PLACES else _reduced(
+        _SINGLE[name], matrix, axis, size
+    )  # fmt: skip
+    return it.reshape(made, result.shape).astype(result.dtype)
+
+
+def _reduced(function: Callable[..., Any], x: Tensor, axis: int, size: int) -> Tensor:
+    pieces, rest = _pieces(x, axis, size)
+    found = function(pieces, axis=axis + 1)
+    if rest is not None:
+        found = it.concat([found, function(rest, axis=axis, keepdims=True)], axis=axis)
+    made: Tensor = function(found, axis=axis)
+    return made
+
+
+def _placed(name: str, x: Tensor, axis: int, size: int) -> Tensor:
+    """The place of the first extreme: in which piece, and where in it."""
+    function, place = _PLACES[name], getattr(it, name)
+    pieces, rest = _pieces(x, axis, size)
+    values, places = function(pieces, axis=axis + 1), place(pieces, axis=axis + 1)
+    if rest is not None:
+        values = it.concat([values, function(rest, axis=axis, keepdims=True)], axis=axis)
+        places = it.concat([places, place(rest, axis=axis, keepdims=True)], axis=axis)
+    piece = place(values, axis=axis, keepdims=True)
+    found: Tensor = piece * size + it.take_along_axis(places, piece, axis=axis)
+    return found
+
+
+def _pieces(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor | None]:
+    """Pieces of an axis as two axes, and what is left behind them."""
+    count = x.shape[axis] // size
+    shape = (*x.shape[:axis], count, size, *x.shape[axis + 1 :])
+    if count * size == x.shape[axis]:
+        return it.reshape(x, shape), None
+    ahead = (slice(None),) * axis
+    first, rest = x[(*ahead, slice(count * size))], x[(*ahead, slice(count * size, None))]
+    return it.reshape(first, shape), rest

@@ -1,0 +1,91 @@
+"""Long reductions in pieces give what they give in one go."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.tensor.device import backend_of
+
+pytest.importorskip("ingle_cpu")
+
+CASES = [
+    ((1 << 14,), None), ((20_011,), 0), ((3, 16_385), 1), ((2, 3, 1 << 13), (1, 2)), ((256, 5), 0),
+    ((4, 100, 3), (0, 1)), ((16_449, 2), 0), ((40, 50, 11), None),
+]  # fmt: skip
+NAMES = ("max", "min", "any", "all", "sum", "prod", "argmax", "argmin")
+
+
+@pytest.fixture
+def splitting(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The device splits reductions from now on; those that it was asked about."""
+    from ingle.fusion.grouping import legality
+
+    seen: list[Any] = []
+    real = legality.split_reduction
+
+    def split_reduction(op: Any, aval: Any) -> Any:
+        found = real(op, aval)
+        seen.append(found)
+        return found
+
+    monkeypatch.setattr(legality, "split_reduction", split_reduction)
+    monkeypatch.setattr(backend_of("cpu").inner, "splits_sums", True)
+    return seen
+
+
+def drawn(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
+    rng = np.random.default_rng(seed)
+    if dtype == "bool":
+        return rng.random(shape) > 1e-4
+    if dtype == "int32":
+        return rng.integers(-3, 4, shape).astype(np.int32)
+    x = rng.choice([0.0, -0.0, 1.0, -1.0, 0.5, 2.0], shape)
+    if seed % 2:
+        x.flat[[x.size // 3, -1]] = np.nan
+    return x.astype(dtype)
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("keepdims", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "float16"])
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("shape", "axis"), CASES)
+def test_values(
+    request: pytest.FixtureRequest, shape: Any, axis: Any, name: str, dtype: str, keepdims: bool
+) -> None:
+    if name.startswith("arg") and isinstance(axis, tuple):
+        pytest.skip("places along one axis, or of all elements")
+    if dtype == "bool" and name in ("max", "min", "sum", "prod", "argmax", "argmin"):
+        pytest.skip("of truth there is any and all")
+
+    def found(x: Any) -> Any:
+        return getattr(it, name)(x, axis=axis, keepdims=keepdims)
+
+    drawn_ones = [drawn(shape, dtype, seed) for seed in range(2)]
+    given = [it.asarray(x, device="cpu") for x in drawn_ones]
+    alone = [found(x).numpy() for x in given]
+    asked = request.getfixturevalue("splitting")
+    for x, here, whole in zip(drawn_ones, given, alone, strict=True):
+        split = compile(found)(here).numpy()
+        assert (split.shape, split.dtype) == (whole.shape, whole.dtype)
+        np.testing.assert_array_equal(split, whole)
+        if name.startswith("arg"):
+            expected = getattr(np, name)(x, axis=axis, keepdims=keepdims)
+            np.testing.assert_array_equal(split, expected)
+    is_sum = name == "sum" and dtype.startswith("float")
+    assert any(asked) != is_sum
+
+
+def test_what_comes_before_is_computed_in_each_piece(splitting: list[Any]) -> None:
+    x = np.random.default_rng(0).standard_normal((3, 20_001)).astype(np.float32)
+    found = compile(lambda x: it.logsumexp(it.exp(x) - 1.0, axis=1))(it.asarray(x, device="cpu"))
+    wide = np.expm1(x.astype(np.float64))
+    top = wide.max(axis=1)
+    expected = top + np.log(np.exp(wide - top[:, None]).sum(axis=1))
+    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
+    assert any(splitting)

@@ -1,0 +1,1 @@
+"""Operations that CuPy computes where no kernel is generated."""
