@@ -23,7 +23,7 @@ STAGES = {
     CPU: (
         "jit", "threads", "matmul", "attention", "codes", "stacks", "launch", "background", "eager",
     ),
-    CUDA: ("driver", "products", "codes", "attention", "graphs"),
+    CUDA: ("driver", "arrays", "products", "codes", "attention", "graphs"),
 }  # fmt: skip
 """From the bottom to the top. Files beside the folders stand at either end, and may be imported."""
 

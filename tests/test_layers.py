@@ -23,6 +23,7 @@ DISTRIBUTIONS = {
     "PIL": "pillow",
     "cuda": "cuda-pathfinder",
     "cupy": "cupy-cuda13x",
+    "cupyx": "cupy-cuda13x",
     "cykooz_resizer": "cykooz-resizer",
     "mlflow": "mlflow-skinny",
     "ml_dtypes": "ml-dtypes",

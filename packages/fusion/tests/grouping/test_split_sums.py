@@ -94,5 +94,5 @@ def test_of_negative_zeros(splitting: list[Any]) -> None:
 def test_lanes_without_elements_keep_the_sign_of_zero(splitting: list[Any]) -> None:
     x = it.asarray(np.full((1 << 14) + 1, -0.0, np.float32), device="cpu")
     alone, split = it.sum(x).numpy(), compile(it.sum)(x).numpy()
-    assert alone.tobytes() == split.tobytes()
+    assert np.signbit(alone) == np.signbit(split)
     assert any(splitting)

@@ -20,6 +20,7 @@ from ..passes.channel_convolutions import by_channels, sums_taps
 from ..passes.convolutions import WindowProblem, by_windows, problem_of, window_problem
 from ..passes.decompositions import Body, decomposition
 from .split_reductions import split_reduction
+from .split_scans import split_scan
 from .split_sums import split_sum
 
 LONGEST_NETWORK = 16
@@ -133,7 +134,7 @@ class Legality:
         spread = device.spreads_products and is_product(op) and not device.contracts(avals)
         body = decomposition(op, avals, spread) or self._by_windows(op, avals)
         if body is None and device.splits_sums:
-            body = (split_sum(op, avals[0]) or split_reduction(op, avals[0])) if avals else None
+            body = _in_pieces(op, avals[0]) if avals else None
         if body is not None:
             return Answer("rewritten", body)
         return Answer("generated" if self._known(op, avals) else "other")
@@ -211,3 +212,8 @@ def _inside(code: Code) -> set[str]:
             dtypes = tuple([code[at].dtype for at in instruction.args[2:]])
             found |= _inside(expand(*function_code(instruction.value, dtypes))[0])
     return found
+
+
+def _in_pieces(op: Op, x: Aval) -> Body | None:
+    """How an operation along few long rows is made of itself along pieces of them."""
+    return split_sum(op, x) or split_reduction(op, x) or split_scan(op, x)

@@ -19,15 +19,14 @@ from ingle.tensor.operation import Op, infer
 
 from ..kernel.code import FLOATS, HALVES
 from ..kernel.lowering import reduction_of
+from .split_sums import are_few
 
 PIECE = 1 << 11
 """Elements of a row's piece."""
 PIECE_ROWS = 1 << 6
 """Rows of a piece that is reduced down its columns."""
-LONG_ROW, FEW_ROWS = 1 << 14, 1 << 6
-"""Rows that are split: of so many elements at least, and fewer than so many of them."""
 MANY_ROWS, FEW_COLUMNS = 1 << 8, 1 << 14
-"""The same of columns."""
+"""Reductions down columns of at least so many rows, fewer of them than fill a device."""
 _PLACES = {"argmax": it.max, "argmin": it.min}
 _SINGLE: dict[str, Callable[..., Any]] = {
     "max": it.max, "min": it.min, "any": it.any, "all": it.all, "sum": it.sum, "prod": it.prod,
@@ -48,7 +47,7 @@ def split_reduction(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     folded = math.prod([x.shape[a] for a in axes])
     kept = math.prod(x.shape) // folded if folded else 0
     if axes == tuple(range(count - len(axes), count)):
-        if 0 < kept < FEW_ROWS and folded >= LONG_ROW:
+        if are_few(kept, folded):
             return lambda x: _whole(op, name, x, (kept, folded), 1, PIECE)
     elif axes == tuple(range(len(axes))) and 1 < kept < FEW_COLUMNS and folded >= MANY_ROWS:
         return lambda x: _whole(op, name, x, (folded, kept), 0, PIECE_ROWS)

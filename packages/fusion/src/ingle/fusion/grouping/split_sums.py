@@ -23,8 +23,10 @@ from .two_stage_reduction import TOTALS
 
 MANY_ROWS, FEW_COLUMNS = 8 * BLOCK, 1 << 16
 """Sums down columns of at least so many rows, fewer of them than fill a device."""
-LONG_ROW, FEW_ROWS, FEWER_ROWS = 1 << 14, 1 << 10, 1 << 6
-"""The same of sums along rows, of whole blocks and others."""
+LONG_ROW, FEW_ROWS = 1 << 14, 1 << 10
+"""The same of sums along rows that are whole blocks."""
+LONGER_ROW, FEWER_ROWS, FEWEST_ROWS = 1 << 18, 1 << 6, 1 << 2
+"""Other rows are split where fewer of them are so long, and fewer still that are shorter."""
 
 
 def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
@@ -40,11 +42,18 @@ def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
             return lambda x: _down(op, x, folded, kept)
         return None
     along = axes == tuple(range(count - len(axes), count))
-    # What is left behind whole blocks takes two kernels more.
-    few = FEWER_ROWS if folded % (BLOCK * accumulators(x.dtype.name)) else FEW_ROWS
-    if along and 0 < kept < few and folded >= LONG_ROW:
+    are_whole = folded >= LONG_ROW and not folded % (BLOCK * accumulators(x.dtype.name))
+    if along and kept > 0 and ((are_whole and kept < FEW_ROWS) or are_few(kept, folded)):
         return lambda x: _along(op, x, kept, folded)
     return None
+
+
+def are_few(rows: int, length: int) -> bool:
+    """Whether rows are so few and so long that a kernel for all of them leaves a device idle.
+
+    Of the length of logits it may do more than reduce them, as for a softmax, and reads them once.
+    """
+    return length >= LONG_ROW and 0 < rows < (FEWER_ROWS if length >= LONGER_ROW else FEWEST_ROWS)
 
 
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:
