@@ -15,24 +15,25 @@ import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
+from ingle.tensor.ops.scans.recurrence import LINEAR_RECURRENCE
 
 from ..kernel.code import HALVES
+from ..kernel.lowering import scan_of
 
 PIECE = 1 << 10
 """Elements of a piece."""
 LONG_ROW, FEW_ROWS = 1 << 13, 1 << 6
 """Rows that are split: of so many elements at least, and fewer than so many of them."""
 _SCANS: dict[str, tuple[Callable[..., Any], Callable[..., Any], float]] = {
-    "cumulative_sum": (it.cumulative_sum, it.add, -0.0),
-    "cumulative_prod": (it.cumulative_prod, it.multiply, 1.0),
-}
+    "sum": (it.cumulative_sum, it.add, -0.0), "prod": (it.cumulative_prod, it.multiply, 1.0),
+}  # fmt: skip
 """What runs along a piece, what puts two results together, and what changes none."""
 
 
 def split_scan(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     """How running results are made of those of pieces; None where they are to stay as they are."""
-    known = _SCANS.get(op.operation.name)
-    if known is None or x.dtype.is_complex:
+    known = _SCANS.get(scan_of(op) or "")
+    if known is None or op.operation is LINEAR_RECURRENCE or x.dtype.is_complex:
         return None
     axis = op.attributes["axis"]
     size = x.shape[axis]
