@@ -139,6 +139,19 @@ template <class T> static T __shfl_sync(unsigned, T value, int lane)
 { return of_lane(value, (unsigned)lane); }
 template <class T> static T __shfl_xor_sync(unsigned, T value, int apart)
 { return of_lane(value, threadIdx.x % 32 ^ (unsigned)apart); }
+static unsigned __ballot_sync(unsigned, int value)
+{
+    static int given[1024];
+    given[threadIdx.x] = value;
+    barrier_of_block();
+    unsigned found = 0;
+    for (unsigned lane = 0; lane < 32; lane++)
+        found |= (unsigned)(given[threadIdx.x / 32 * 32 + lane] != 0) << lane;
+    barrier_of_block();
+    return found;
+}
+static int __all_sync(unsigned lanes, int value)
+{ return __ballot_sync(lanes, value) == lanes; }
 """
 
 _CORES = """

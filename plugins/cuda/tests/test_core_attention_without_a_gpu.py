@@ -19,7 +19,7 @@ from ingle.tensor.errors import BackendError
 from ingle.tensor.ops.neural.attention import attention_training
 from ingle.tensor.ops.neural.attention_gradients import attention_gradient
 from ingle.testkit.bits import same_bits
-from ingle_cuda.attention import core_attention_source, core_gradient_source
+from ingle_cuda.attention import core_attention, core_attention_source, core_gradient_source
 from ingle_cuda.attention.core_attention import CoreAttention
 from ingle_cuda.attention.core_tiles import CoreShape
 from ingle_cuda.driver import compiler, libraries
@@ -40,17 +40,20 @@ def backend(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostBackend:
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 @pytest.mark.parametrize("features", [40, 128])
-def test_kernels_compile(dtype: str, features: int) -> None:
+@pytest.mark.parametrize("architecture", ["sm_80", "sm_90a"])
+def test_kernels_compile(dtype: str, features: int, architecture: str) -> None:
+    """For warps, and for the warpgroups of GPUs that have them."""
     try:
         libraries.library("nvrtc")
     except BackendError as error:
         pytest.skip(str(error))
-    shape = CoreShape(dtype, features, 128, "bool", True, True, (8, 8, 2), True)
+    shape = CoreShape(dtype, features, 128, "bool", True, True, (8, 8, 2), True, padding=True)
     texts = [core_attention_source.source(shape)]
-    shape = shape._replace(vectors=(8, 8, 8, 2, 4))
-    texts += [core_gradient_source.source(shape), core_gradient_source.levels_source(shape)]
+    shape = shape._replace(vectors=(8, 8, 8, 2, 4), words=True)
+    texts += [core_gradient_source.levels_source(shape), core_gradient_source.keys_source(shape)]
+    texts.append(core_gradient_source.queries_source(shape))
     for text in texts:
-        assert compiler.machine_code(text, "sm_90")[:4] == b"\x7fELF"
+        assert compiler.machine_code(text, architecture)[:4] == b"\x7fELF"
 
 
 def halves(seed: int) -> tuple[list[np.ndarray], str, dict[str, Any]]:
@@ -66,14 +69,55 @@ def halves(seed: int) -> tuple[list[np.ndarray], str, dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(24))
 def test_operands_of_any_kind(backend: HostBackend, seed: int) -> None:
     arrays, dtype, options = halves(seed)
-    check(backend, PLAYED, arrays, dtype, launches=4, **options)
+    check(backend, PLAYED, arrays, dtype, launches=5, **options)
 
 
 @needs_a_compiler
 def test_small_heads(backend: HostBackend) -> None:
     rng = np.random.default_rng(0)
     arrays = [rng.standard_normal((1, 70, 16)) for _ in range(4)]
-    check(backend, PLAYED, arrays, "bfloat16", launches=4, causal=True)
+    check(backend, PLAYED, arrays, "bfloat16", launches=5, causal=True)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("scale", [-0.3, 0.0])
+def test_scales_that_are_not_positive(backend: HostBackend, scale: float) -> None:
+    """The largest score is not that of the largest product then."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, 70, 16)) for _ in range(4)]
+    check(backend, PLAYED, arrays, "bfloat16", launches=5, causal=True, scale=scale)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+def test_padding(backend: HostBackend) -> None:
+    """Of each row of a batch, in tiles of which some are hidden from all."""
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((3, 2, n, 16)) for n in (70, 70, 200, 200)]
+    lengths = np.array([0, 61, 200])[:, None, None, None]
+    dropout = (0.3, (5, 1 << 31))
+    # What has the shape of the first is planned as a whole: the forward pass runs once.
+    for seen, launches in ((np.arange(200) < lengths, 5), (np.arange(200) >= lengths, 4)):
+        check(backend, PLAYED, [*arrays, seen], "bfloat16", launches, dropout=dropout)
+
+
+@needs_a_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize("features", [16, 72])
+def test_words_in_memory_and_words_that_are_drawn_again_are_the_same(
+    backend: HostBackend, folder: Path, monkeypatch: pytest.MonkeyPatch, features: int
+) -> None:
+    rng = np.random.default_rng(0)
+    arrays = [rng.standard_normal((2, n, features)) for n in (130, 130, 77, 77)]
+    options: dict[str, Any] = {"dropout": (0.3, (5, 7)), "scale": features**-0.5}
+    found = check(backend, PLAYED, arrays, "bfloat16", launches=5, **options)
+    monkeypatch.setattr(core_attention, "MOST_BYTES", 0)
+    other = opened(HostGpu(folder), "other", monkeypatch)
+    other.offers = (CoreAttention(other),)
+    again = check(other, "other", arrays, "bfloat16", launches=5, **options)
+    for one, other in zip(found, again, strict=True):
+        assert same_bits(one, other)
 
 
 @needs_a_compiler
@@ -84,9 +128,9 @@ def test_who_sees_nothing(backend: HostBackend) -> None:
     arrays = [rng.standard_normal((2, 70, 16)) for _ in range(4)]
     seen = rng.random((70, 70)) < 0.8
     seen[3] = False
-    check(backend, PLAYED, [*arrays, seen], "bfloat16", launches=4)
+    check(backend, PLAYED, [*arrays, seen], "bfloat16", launches=5)
     hidden = np.where(seen, 0.0, -np.inf)
-    check(backend, PLAYED, [*arrays, hidden], "float16", launches=4)
+    check(backend, PLAYED, [*arrays, hidden], "float16", launches=5)
 
 
 @needs_a_compiler
@@ -99,7 +143,7 @@ def test_tiles_that_a_mask_hides_are_not_read(backend: HostBackend) -> None:
     seen[:, 10:40] = seen[:64, 130:] = True  # the second tile nobody sees
     rest = [a if a.shape[1] == 70 else np.delete(a, range(64, 128), 1) for a in arrays]
     wanted = check(
-        backend, PLAYED, [*rest, np.delete(seen, range(64, 128), 1)], "bfloat16", launches=4
+        backend, PLAYED, [*rest, np.delete(seen, range(64, 128), 1)], "bfloat16", launches=5
     )
     for array in arrays[2:]:
         array[:, 64:128] = np.nan

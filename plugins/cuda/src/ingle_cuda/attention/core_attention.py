@@ -16,9 +16,11 @@ from ..cudnn import Strides
 from ..kernel_offers import SCRATCH, KernelLaunch, Launches
 from . import core_attention_source, core_gradient_source
 from .core_tiles import OWN, THREADS, CoreShape
+from .core_words import MOST_BYTES, words_bytes
 from .dropped_keys import dropout_numbers
 from .flash_attention import OPERATIONS, WORDS_AT, FlashAttention
 from .flash_tiles import SCALE_AT
+from .head_axes import BATCH
 from .problem import LARGEST, Problem, lying
 
 MOST_FEATURES = 128
@@ -40,9 +42,11 @@ def problem_of(
 
 def launches_of(problem: Problem) -> Launches | None:
     """The kernels of a problem; None for more blocks than a grid may have."""
+    mask = 4 if problem.gradient else 3
+    padding = problem.mask == "bool" and problem.strides[mask][BATCH + 1] == 0
     shape = CoreShape(
         problem.dtype, problem.features, problem.columns, problem.mask, problem.causal,
-        problem.lse, problem.vectors, problem.dropout is not None,
+        problem.lse, problem.vectors, problem.dropout is not None, padding,
     )  # fmt: skip
     of_queries, of_keys = (-(-count // OWN) for count in (problem.queries, problem.keys))
     lines = problem.heads * problem.group
@@ -57,19 +61,23 @@ def launches_of(problem: Problem) -> Launches | None:
         text, name = core_attention_source.source(shape), core_attention_source.NAME
         kernel = KernelLaunch(text, name, operands, given, blocks, THREADS)
         return Launches((kernel,), 0, SCALE_AT, WORDS_AT)
-    many = blocks + problem.heads * of_keys * core_gradient_source.blocks_of_keys(shape)
-    if many > LARGEST:
+    of_keys *= problem.heads * core_gradient_source.blocks_of_keys(shape)
+    if max(blocks, of_keys) > LARGEST:
         return None
-    operands = (*operands, SCRATCH)
-    levels = KernelLaunch(
-        core_gradient_source.levels_source(shape), core_gradient_source.LEVELS, operands, given,
-        blocks, THREADS,
-    )  # fmt: skip
-    kernel = KernelLaunch(
-        core_gradient_source.source(shape), core_gradient_source.NAME, operands, given, many,
-        THREADS,
-    )  # fmt: skip
-    return Launches((levels, kernel), 8 * lines * problem.queries, SCALE_AT, WORDS_AT)
+    nbytes = 8 * lines * problem.queries
+    if problem.dropout is not None:
+        more = words_bytes(lines, problem.queries, problem.keys)
+        shape = shape._replace(words=more <= MOST_BYTES)
+        nbytes += more * shape.words
+    kernels = tuple([
+        KernelLaunch(text(shape), name, (*operands, SCRATCH), given, count, THREADS)
+        for text, name, count in (
+            (core_gradient_source.levels_source, core_gradient_source.LEVELS, blocks),
+            (core_gradient_source.keys_source, core_gradient_source.KEYS, of_keys),
+            (core_gradient_source.queries_source, core_gradient_source.QUERIES, blocks),
+        )
+    ])  # fmt: skip
+    return Launches(kernels, nbytes, SCALE_AT, WORDS_AT)
 
 
 class CoreAttention(FlashAttention):

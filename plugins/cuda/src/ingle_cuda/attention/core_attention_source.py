@@ -11,15 +11,16 @@ from functools import lru_cache
 
 from ingle.fusion.device.cuda import AFTER_OTHERS, rounded
 
+from .core_products import LINE
 from .core_scores import OF_QUERIES, kept, scaled, walked
 from .core_tiles import (
-    LINE,
-    LOG2E,
     OWN,
     THREADS,
     CoreShape,
     Tile,
     beginning,
+    end_sums,
+    ended,
     head,
     multiplied,
     own_rows,
@@ -28,13 +29,12 @@ from .core_tiles import (
     stored,
     summed,
     tiles,
+    weights_of,
     zeros,
 )
 from .flash_tiles import head_of_block, pointer, steps
 
 NAME = "core_attention"
-_BLOCKS = 3
-"""Of a multiprocessor at a time: for more, threads have too few registers."""
 
 
 @lru_cache(maxsize=256)
@@ -62,18 +62,23 @@ def source(shape: CoreShape) -> str:
     pointers += [pointer(names, "lse", "float", "group", constant=False)] if shape.lse else []
     end = f"min(keys, first + {OWN})" if shape.causal else "keys"
     body = f"""{multiplied(shape, "score", own, key)}
-        {scaled(shape, OF_QUERIES, "score")}
+        {kept(shape, OF_QUERIES)}
+        {ended(shape, "score")}
+        {scaled(shape, "score")}
         {_softmax(shape)}
-        {summed(shape, "sum", "score", value)}"""
+        {weights_of(shape, "score")}
+        {summed(shape, "sum", "score", value)}
+        {end_sums(shape, ("sum", "score", shape.columns))}"""
+    # Of a multiprocessor at a time: for more, threads have too few registers.
+    blocks = 4 if shape.tile == OWN and not shape.dropout else 3
     more = " * more" if shape.dropout else ""
     return f"""{prelude(shape, names, count, read)}
-extern "C" __global__ void __launch_bounds__({THREADS}, {_BLOCKS}) {NAME}(
+extern "C" __global__ void __launch_bounds__({THREADS}, {blocks}) {NAME}(
     const __grid_constant__ given_t given)
 {{
     {AFTER_OTHERS}
     {tiles(shape, key, value)}
     {beginning(shape)}
-    const float by = scale * {LOG2E};
     uint32_t rest = blockIdx.x;
     {head_of_block(4)}
     const int64_t group = rest;
@@ -99,8 +104,7 @@ extern "C" __global__ void __launch_bounds__({THREADS}, {_BLOCKS}) {NAME}(
 def _softmax(shape: CoreShape) -> str:
     """Exponentials in the place of scores; what was summed before is scaled down."""
     weight = "score[j][e] = stay >> (j * 4 + e) & 1 ? share : 0;"
-    return f"""{kept(shape, OF_QUERIES)}
-    #pragma unroll
+    return f"""#pragma unroll
     for (int r = 0; r < 2; r++) {{
         float high = -INFINITY, part = 0;
         #pragma unroll
@@ -110,14 +114,14 @@ def _softmax(shape: CoreShape) -> str:
         high = fmaxf(high, __shfl_xor_sync(0xffffffffu, high, 2));
         high = fmaxf(high, top[r]);
         /* Where no key was seen yet every score was -inf, and so is their maximum. */
-        const float level = is_finite(high) ? high : 0;
-        const float before = is_finite(top[r]) ? top[r] : 0;
+        const float level = is_finite(high * late) ? high * late : 0;
+        const float before = is_finite(top[r] * late) ? top[r] * late : 0;
         const float factor = top[r] == -INFINITY ? 0 : power_of_two(before - level);
         #pragma unroll
         for (int j = 0; j < {shape.across}; j++)
             #pragma unroll
             for (int e = 2 * r; e < 2 * r + 2; e++) {{
-                const float share = power_of_two(score[j][e] - level);
+                const float share = power_of_two(fmaf(score[j][e], late, -level));
                 {weight if shape.dropout else "score[j][e] = share;"}
                 part += share;
             }}
@@ -137,7 +141,7 @@ def _logarithms() -> str:
     return """#pragma unroll
     for (int r = 0; r < 2; r++) {
         const int row = first + warp * 16 + g + r * 8;
+        const float level = is_finite(top[r] * late) ? top[r] * late : 0;
         if (t == 0 && row < queries)
-            lse[row * lse_step[4]] =
-                logf(total[r]) + (is_finite(top[r]) ? top[r] * 0.6931471805599453f : 0);
+            lse[row * lse_step[4]] = logf(total[r]) + level * 0.6931471805599453f;
     }"""

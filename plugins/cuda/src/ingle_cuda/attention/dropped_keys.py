@@ -28,8 +28,8 @@ def dropout_numbers(p: float) -> list[int]:
 
 
 def drawn_source() -> str:
-    """Functions that give two neighbouring words, and that say whether a key stays, or which of two
-    that are neighbours."""
+    """Functions that give two neighbouring words, a block, and that say whether a key stays, or
+    which of the two of a block do."""
     rounds = []
     for group in range(5):
         for turn in ROTATIONS[group % 2]:
@@ -37,26 +37,31 @@ def drawn_source() -> str:
         rounds.append(f"x0 += key{(group + 1) % 3}; x1 += key{(group + 2) % 3} + {group + 1}u;")
     lines = "\n    ".join(rounds)
     return f"""\
+struct random_t {{ uint32_t key0, key1, key2; uint64_t place; }};
 struct words_t {{ uint32_t at[2]; }};
-static words_t drawn(const int64_t *place, uint64_t block)
+static random_t random_at(const int64_t *words)
 {{
-    const uint32_t key0 = place[0], key1 = place[1], key2 = {PARITY}u ^ key0 ^ key1;
-    block += (uint64_t)(uint32_t)place[2] | (uint64_t)place[3] << 32;
+    const uint32_t key0 = words[0], key1 = words[1];
+    return random_t{{key0, key1, {PARITY}u ^ key0 ^ key1,
+        (uint64_t)(uint32_t)words[2] | (uint64_t)words[3] << 32}};
+}}
+static words_t drawn(const random_t &random, uint64_t block)
+{{
+    const uint32_t key0 = random.key0, key1 = random.key1, key2 = random.key2;
+    block += random.place;
     uint32_t x0 = (uint32_t)block + key0, x1 = (uint32_t)(block >> 32) + key1;
     {lines}
     return words_t{{{{x0, x1}}}};
 }}
-static bool stays(const int64_t *place, uint32_t threshold, uint64_t element)
+static bool stays(const random_t &random, uint32_t threshold, uint64_t element)
 {{
-    const words_t words = drawn(place, element / 2);
+    const words_t words = drawn(random, element / 2);
     return (element % 2 ? words.at[1] : words.at[0]) >= threshold;
 }}
-static uint32_t two_stay(const int64_t *place, uint32_t threshold, uint64_t element)
+static uint32_t both_stay(const random_t &random, uint32_t threshold, uint64_t block)
 {{
-    const words_t words = drawn(place, element / 2);
-    const uint32_t second = element % 2 ? drawn(place, element / 2 + 1).at[0] : words.at[1];
-    const uint32_t first = element % 2 ? words.at[1] : words.at[0];
-    return (first >= threshold) | (second >= threshold) << 1;
+    const words_t words = drawn(random, block);
+    return (words.at[0] >= threshold) | (words.at[1] >= threshold) << 1;
 }}"""
 
 
@@ -66,7 +71,8 @@ def begun_dropout(at: int) -> str:
     Args:
         at: where its numbers begin.
     """
-    return f"""const int64_t *const random = given.numbers ? given.numbers : at + {at + PLACE};
+    return f"""const random_t random =
+        random_at(given.numbers ? given.numbers : at + {at + PLACE});
     const float more = __builtin_bit_cast(float, (int32_t)at[{at + FACTOR}]);
     const uint32_t threshold = at[{at + THRESHOLD}];"""
 

@@ -13,13 +13,14 @@ from functools import lru_cache
 
 FIRST_ARCHITECTURE = 80
 """Of GPUs that have all of these instructions."""
-_NAMES = {"float16": "f16", "bfloat16": "bf16"}
+NAMES = {"float16": "f16", "bfloat16": "bf16"}
+"""Of the half types in instructions."""
 
 
 def has_tensor_cores(architecture: str) -> bool:
     """Whether a GPU has these instructions.
 
-    >>> has_tensor_cores("sm_75"), has_tensor_cores("sm_90")
+    >>> has_tensor_cores("sm_75"), has_tensor_cores("sm_90a")
     (False, True)
     """
     number = architecture.removeprefix("sm_").rstrip("af")
@@ -34,10 +35,10 @@ def core_source(dtype: str) -> str:
     matrices of 8 by 8 from shared memory, each of whose rows lies where one of eight threads says;
     `load_four_turned` exchanges rows and columns of each. `copy_line` begins to copy 16 bytes into
     shared memory, or zeros; `end_copies` ends a group of such copies, and `wait_for_copies` waits
-    for all groups but the last ones. `pair` rounds two numbers, and `power_of_two` is what its name
-    says, within 2 ulp.
+    for all groups but the last ones, and lets matrix instructions of warpgroups see what a thread
+    wrote. `pair` rounds two numbers, and `power_of_two` is what its name says, within 2 ulp.
     """
-    name = _NAMES[dtype]
+    name = NAMES[dtype]
     return f"""\
 static void add_product(float *sum, const uint32_t *left, uint32_t right0, uint32_t right1)
 {{
@@ -65,7 +66,12 @@ static void copy_line(uint16_t *to, const uint16_t *of, bool there)
 }}
 static void end_copies() {{ asm volatile("cp.async.commit_group;" ::: "memory"); }}
 template <int LAST> static void wait_for_copies()
-{{ asm volatile("cp.async.wait_group %0;" :: "n"(LAST) : "memory"); }}
+{{
+    asm volatile("cp.async.wait_group %0;" :: "n"(LAST) : "memory");
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+    asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+#endif
+}}
 static uint32_t pair(float low, float high)
 {{
     uint32_t found;

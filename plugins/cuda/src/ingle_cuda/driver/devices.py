@@ -12,6 +12,9 @@ from .libraries import cupy, driver, is_rocm
 
 _CLOCK, _MULTIPROCESSORS, _MEMORY_CLOCK, _BUS, _MAJOR, _MINOR = 13, 16, 36, 37, 75, 76
 """Of `CUdevice_attribute`."""
+_WITH_OWN_INSTRUCTIONS = frozenset({"sm_90"})
+"""Architectures with instructions that later ones do not have, for which kernels are compiled under
+a name with an `a`."""
 
 
 class Limits(NamedTuple):
@@ -76,6 +79,8 @@ def limits_of(index: int) -> Limits:
         return value.value
 
     architecture = f"sm_{attribute(_MAJOR)}{attribute(_MINOR)}"
+    if architecture in _WITH_OWN_INSTRUCTIONS:
+        architecture += "a"
     shown = name.value.decode(errors="replace")
     # Memory moves its bus's width twice a cycle; both clocks are in kHz.
     bandwidth = 2e3 * attribute(_MEMORY_CLOCK) * attribute(_BUS) / 8
