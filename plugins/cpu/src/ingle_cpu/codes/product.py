@@ -31,8 +31,8 @@ ROWS = 4
 def columns_at_once(target: Target) -> int:
     """Columns of the result whose sums, scales and decoded vectors are in registers too.
 
-    >>> from ingle.fusion.device.targets import AVX2, AVX512
-    >>> columns_at_once(AVX2), columns_at_once(AVX512)
+    >>> from ingle.fusion.device.targets import AVX512, target_of
+    >>> columns_at_once(target_of({"avx2", "fma", "f16c"})), columns_at_once(AVX512)
     (2, 4)
     """
     return target.registers // 8
