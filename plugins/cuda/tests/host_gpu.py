@@ -291,6 +291,8 @@ class Capture:
 class Stream:
     """A stream: what is put into it happens when somebody waits for it."""
 
+    _working = threading.RLock()
+
     def __init__(self, gpu: HostGpu) -> None:
         self._gpu = gpu
         self.ptr = len(gpu.streams) + 1
@@ -310,14 +312,16 @@ class Stream:
     def synchronize(self) -> None:
         if self.capture is not None:
             raise FaultError("cudaErrorStreamCaptureUnsupported")
-        waiting, self._waiting = self._waiting, []
-        for work in waiting:
-            work()
+        with self._working:  # who waits meanwhile goes on when all is done
+            waiting, self._waiting = self._waiting, []
+            for work in waiting:
+                work()
 
     def reach(self, event: Event) -> None:
         """Does what comes before an event that was recorded here."""
-        while not event.done:
-            self._waiting.pop(0)()
+        with self._working:
+            while not event.done:
+                self._waiting.pop(0)()
 
     @property
     def is_idle(self) -> bool:

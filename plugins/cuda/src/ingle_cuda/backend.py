@@ -281,10 +281,14 @@ class CudaBackend(KernelBackend):
         return "native" if is_native else super().road(op, inputs)
 
     def by_library(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | None:
-        """What CuPy computes: long sorts, transforms, decompositions and complex numbers."""
+        """What CuPy computes: long sorts, transforms, decompositions and complex numbers.
+
+        The host looks at what has no solution again, to say why.
+        """
         if not self._arrays.takes(op, [Aval(x.shape, x.dtype) for x in inputs]):
             return None
-        return self._arrays.run(op, inputs)
+        found = self._arrays.run(op, inputs)
+        return self._computed_by_host(op, inputs) if found is None else found
 
     def workspace_of(self, call: WholeCall) -> int:
         """Bytes that a library works in, with what it takes to begin at a multiple of a line."""

@@ -14,8 +14,10 @@ import numpy as np
 
 from ...contract import Aval, Shape
 from ...dispatch import handle_of, run
+from ...errors import DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
+from .._rules import NUMERIC, as_int, normalize_axis
 from ..creation.filled import ones
 from ..elementwise.arithmetic import multiply
 from ..elementwise.where import where
@@ -24,7 +26,7 @@ from ..movement.rearranging import flip
 from ..movement.shapes import permute_dims, reshape
 from ..movement.slicing import slice_axis
 from ..sorting.sort import argsort
-from .gathering import take
+from .gathering import index_handle, take
 from .linear_index import ravel_index
 
 if TYPE_CHECKING:
@@ -40,6 +42,9 @@ def products_beside(indices: Tensor, updates: Tensor, /, *, axis: int, size: int
         axis: the axis that is indexed.
         size: of this axis.
 
+    Raises:
+        ShapeError, DTypeError, AxisError: arguments that do not fit together.
+
     >>> import ingle.tensor as it
     >>> from ingle.tensor.ops.indexing.products_beside import products_beside
     >>> indices, updates = it.asarray([0, 2, 0, 0]), it.asarray([2.0, 5.0, 0.0, 3.0])
@@ -47,8 +52,17 @@ def products_beside(indices: Tensor, updates: Tensor, /, *, axis: int, size: int
     [0.0, 1.0, 6.0, 0.0]
     """
     name = "products_beside"
-    op = PRODUCTS_BESIDE.op(axis=axis, size=size)
-    return run(op, (handle_of(indices, name, "indices"), handle_of(updates, name, "updates")))[0]
+    given = handle_of(updates, name, "updates")
+    places = index_handle(name, indices, given)
+    axes = len(given.shape) - len(places.shape) + 1
+    if axes < 1:
+        raise ShapeError(
+            f"{name}: updates must have the axes of indices of {places.shape}, got {given.shape}"
+        )
+    op = PRODUCTS_BESIDE.op(
+        axis=normalize_axis(axis, axes, name), size=as_int(size, name, "size")
+    )  # fmt: skip
+    return run(op, (places, given))[0]
 
 
 def along(values: Tensor, axis: int, shape: Shape) -> Tensor:
@@ -108,6 +122,14 @@ def _beside(indices: Tensor, updates: Tensor, *, axis: int, size: int) -> Tensor
 
 
 def _beside_rule(indices: Aval, updates: Aval, *, axis: int, size: int) -> Aval:
+    have = updates.shape[axis : axis + len(indices.shape)]
+    if have != indices.shape:
+        raise ShapeError(
+            f"products_beside: updates of {updates.shape} must have the shape {indices.shape} of "
+            f"indices from axis {axis} on, got {have}"
+        )
+    if updates.dtype.kind not in NUMERIC:
+        raise DTypeError(f"products_beside: updates must be numbers, got {updates.dtype}")
     return updates
 
 
