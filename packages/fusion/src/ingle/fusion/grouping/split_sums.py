@@ -58,7 +58,7 @@ def are_few(rows: int, length: int) -> bool:
 
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:
     """A sum down each column."""
-    first, rest = _blocks(it.reshape(_wide(x), (rows, columns)), 0, BLOCK)
+    first, rest = _blocks(_wide(x), (rows, columns), 0, BLOCK)
     sums = it.sum(it.reshape(first, (rows // BLOCK, BLOCK, columns)), axis=1)
     if rest is not None:
         sums = it.concat([sums, it.sum(rest, axis=0, keepdims=True)], axis=0)
@@ -69,7 +69,7 @@ def _along(op: Op, x: Tensor, rows: int, length: int) -> Tensor:
     """A sum along each row, whose partial results are columns."""
     lanes = accumulators(x.dtype.name)
     block = BLOCK * lanes
-    first, rest = _blocks(it.reshape(_wide(x), (rows, length)), 1, block)
+    first, rest = _blocks(_wide(x), (rows, length), 1, block)
     sums = it.sum(it.reshape(first, (rows, length // block, BLOCK, lanes)), axis=2)
     if rest is not None:
         # What is added to the lanes that have no element is no number's change, nor zero's sign.
@@ -79,11 +79,15 @@ def _along(op: Op, x: Tensor, rows: int, length: int) -> Tensor:
     return it.reshape(it.sum(_totals(sums, 1), axis=1), _shape(op, x)).astype(x.dtype)
 
 
-def _blocks(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor | None]:
-    """The blocks of an axis that are whole, and what is left behind them."""
-    end = x.shape[axis] // size * size
-    if end == x.shape[axis]:
+def _blocks(
+    x: Tensor, matrix: tuple[int, int], axis: int, size: int
+) -> tuple[Tensor, Tensor | None]:
+    """The whole blocks along an axis of a matrix, and what is left behind them; all of it as it is
+    where nothing is."""
+    end = matrix[axis] // size * size
+    if end == matrix[axis]:
         return x, None
+    x = it.reshape(x, matrix)
     ahead = (slice(None),) * axis
     return x[(*ahead, slice(end))], x[(*ahead, slice(end, None))]
 
