@@ -10,8 +10,9 @@ from array_products import aligned, assert_guarded, multiply, problem_of, random
 
 from ingle.fusion.render.llvm.targets import AVX2, AVX512, NEON, Target
 from ingle_cpu.jit.object_symbols import undefined_symbols
-from ingle_cpu.matmul.blocking import choose
-from ingle_cpu.matmul.microkernel import micro_source
+from ingle_cpu.matmul import machine
+from ingle_cpu.matmul.blocking import FEW_STREAMED, SMALL_BYTES, choose
+from ingle_cpu.matmul.microkernel import lanes_of, micro_source
 from ingle_cpu.matmul.problem import Choice
 from ingle_cpu.matmul.streamed import MOST_STREAMED
 from ingle_cpu.matmul.tile import Tile
@@ -38,8 +39,9 @@ class TestBits:
         multiply(a, b, [expected], choice=Choice(tile, "local", "local", 1, 1, 1))
         for workers in (1, 2, 5):
             chosen = choose(problem_of(a, b), workers)
-            small = m > 2 and n == 64 and k < 100
-            assert chosen.tile.kind == ("direct" if small else "streamed")
+            is_whole = n % lanes_of(np.dtype(dtype).name, machine.target()) == 0
+            is_near = is_whole and a.nbytes + b.nbytes <= SMALL_BYTES
+            assert chosen.tile.kind == ("direct" if is_near and m > FEW_STREAMED else "streamed")
             c = aligned(expected.nbytes)
             multiply(a, b, [c.view(dtype).reshape(m, n)], choice=chosen)
             assert_guarded(c)
