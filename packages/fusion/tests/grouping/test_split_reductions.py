@@ -9,33 +9,15 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.tensor.device import backend_of
 
 pytest.importorskip("ingle_cpu")
 
+RULE = "split_reduction"
 CASES = [
     ((1 << 14,), None), ((20_011,), 0), ((3, 16_385), 1), ((2, 3, 1 << 13), (1, 2)), ((256, 5), 0),
     ((4, 100, 3), (0, 1)), ((16_449, 2), 0), ((40, 50, 11), None),
 ]  # fmt: skip
 NAMES = ("max", "min", "any", "all", "sum", "prod", "argmax", "argmin")
-
-
-@pytest.fixture
-def splitting(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The device splits reductions from now on; those that it was asked about."""
-    from ingle.fusion.grouping import legality
-
-    seen: list[Any] = []
-    real = legality.split_reduction
-
-    def split_reduction(op: Any, aval: Any) -> Any:
-        found = real(op, aval)
-        seen.append(found)
-        return found
-
-    monkeypatch.setattr(legality, "split_reduction", split_reduction)
-    monkeypatch.setattr(backend_of("cpu").inner, "splits_sums", True)
-    return seen
 
 
 def drawn(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:

@@ -9,29 +9,11 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.tensor.device import backend_of
 
 pytest.importorskip("ingle_cpu")
 
+RULE = "split_scan"
 CASES = [((1 << 13,), 0), ((20_011,), 0), ((3, 8_193), 1), ((9_000, 5), 0), ((2, 8_200, 3), 1)]
-
-
-@pytest.fixture
-def splitting(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The device splits running results from now on; those that it was asked about."""
-    from ingle.fusion.grouping import legality
-
-    seen: list[Any] = []
-    real = legality.split_scan
-
-    def split_scan(op: Any, aval: Any) -> Any:
-        found = real(op, aval)
-        seen.append(found)
-        return found
-
-    monkeypatch.setattr(legality, "split_scan", split_scan)
-    monkeypatch.setattr(backend_of("cpu").inner, "splits_sums", True)
-    return seen
 
 
 @pytest.mark.sampled(3)

@@ -9,33 +9,15 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle.tensor.device import backend_of
 
 pytest.importorskip("ingle_cpu")
 
+RULE = "split_sum"
 CASES = [
     ((256, 5), 0), ((512, 3, 7), 0), ((32, 8, 100), (0, 1)), ((1 << 14,), None), ((3, 1 << 15), 1),
     ((2, 8, 1 << 11), (1, 2)), ((16, 1 << 11), None), ((300, 5), 0), (((1 << 14) + 1,), None),
     ((257, 3), 0), ((2, 20_011), 1), ((100_003,), None),
 ]  # fmt: skip
-
-
-@pytest.fixture
-def splitting(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The device splits sums from now on; those that it was asked about."""
-    from ingle.fusion.grouping import legality
-
-    seen: list[Any] = []
-    real = legality.split_sum
-
-    def split_sum(op: Any, aval: Any) -> Any:
-        found = real(op, aval)
-        seen.append(found)
-        return found
-
-    monkeypatch.setattr(legality, "split_sum", split_sum)
-    monkeypatch.setattr(backend_of("cpu").inner, "splits_sums", True)
-    return seen
 
 
 def drawn(shape: Any, dtype: str) -> Any:

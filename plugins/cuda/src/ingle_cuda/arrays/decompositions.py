@@ -41,32 +41,18 @@ def _solved(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def _cholesky(xp: Any, x: Any) -> Any:
-    return xp.linalg.cholesky(x)
+def _named(name: str) -> Callable[..., Any]:
+    """CuPy's function of a name, with the operation's attributes as its arguments."""
 
+    def function(xp: Any, x: Any, **attributes: Any) -> Any:
+        return getattr(xp.linalg, name)(x, **attributes)
 
-def _inv(xp: Any, x: Any) -> Any:
-    return xp.linalg.inv(x)
-
-
-def _slogdet(xp: Any, x: Any) -> Any:
-    sign, logarithm = xp.linalg.slogdet(x)
-    return sign, logarithm
-
-
-def _eigh(xp: Any, x: Any) -> Any:
-    values, vectors = xp.linalg.eigh(x)
-    return values, vectors
+    return function
 
 
 def _qr(xp: Any, x: Any, mode: str) -> Any:
     found = xp.linalg.qr(x, mode=mode)
     return (xp.zeros(0, x.dtype), found) if mode == "r" else tuple(found)
-
-
-def _svd(xp: Any, x: Any, full_matrices: bool = True) -> Any:
-    u, s, vh = xp.linalg.svd(x, full_matrices=full_matrices)
-    return u, s, vh
 
 
 def _singular_values(xp: Any, x: Any) -> Any:
@@ -83,13 +69,9 @@ def _solve(xp: Any, x1: Any, x2: Any) -> Any:
 
 
 CALLS: dict[str, Callable[..., Any]] = {
-    "cholesky": _solved(_cholesky),
-    "eigh": _solved(_eigh),
-    "inv": _solved(_inv),
+    **{name: _solved(_named(name)) for name in ("cholesky", "eigh", "inv", "slogdet", "svd")},
     "qr": _solved(_qr),
-    "slogdet": _solved(_slogdet),
     "solve": _solved(_solve),
-    "svd": _solved(_svd),
     "svdvals": _solved(_singular_values),
 }
 """Each takes CuPy, the operation and matrices."""

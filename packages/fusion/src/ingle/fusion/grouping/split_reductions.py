@@ -17,9 +17,9 @@ from ingle.tensor import Tensor
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, infer
 
-from ..kernel.code import FLOATS, HALVES
+from ..kernel.code import FLOATS
 from ..kernel.lowering import reduction_of
-from .split_sums import are_few
+from .split_sums import are_few, whole_blocks, wide
 
 PIECE = 1 << 11
 """Elements of a row's piece."""
@@ -57,7 +57,7 @@ def split_reduction(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
 def _whole(op: Op, name: str, x: Tensor, sizes: tuple[int, int], axis: int, size: int) -> Tensor:
     """The reduction of a matrix along an axis, by pieces of a size and what is left behind them."""
     (result,) = infer(op, [Aval(x.shape, x.dtype)])
-    matrix = it.reshape(x.astype("float32") if x.dtype.name in HALVES else x, sizes)
+    matrix = it.reshape(wide(x), sizes)
     made = _placed(name, matrix, axis, size) if name in _PLACES else _reduced(
         _SINGLE[name], matrix, axis, size
     )  # fmt: skip
@@ -88,10 +88,6 @@ def _placed(name: str, x: Tensor, axis: int, size: int) -> Tensor:
 
 def _pieces(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor | None]:
     """Pieces of an axis as two axes, and what is left behind them."""
-    count = x.shape[axis] // size
-    shape = (*x.shape[:axis], count, size, *x.shape[axis + 1 :])
-    if count * size == x.shape[axis]:
-        return it.reshape(x, shape), None
-    ahead = (slice(None),) * axis
-    first, rest = x[(*ahead, slice(count * size))], x[(*ahead, slice(count * size, None))]
+    shape = (*x.shape[:axis], x.shape[axis] // size, size, *x.shape[axis + 1 :])
+    first, rest = whole_blocks(x, (x.shape[0], x.shape[1]), axis, size)
     return it.reshape(first, shape), rest

@@ -17,8 +17,8 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op
 from ingle.tensor.ops.scans.recurrence import LINEAR_RECURRENCE
 
-from ..kernel.code import HALVES
 from ..kernel.lowering import scan_of
+from .split_sums import wide
 
 PIECE = 1 << 10
 """Elements of a piece."""
@@ -48,13 +48,13 @@ def _scanned(
     dtype, size = x.dtype, x.shape[axis]
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     count = -(-size // PIECE)
-    wide = x.astype("float32") if dtype.name in HALVES else x
+    x = wide(x)
     widths = [(0, count * PIECE - size if a == axis else 0) for a in range(len(x.shape))]
-    pieces = it.reshape(it.pad(wide, widths), (*before, count, PIECE, *after))
-    along = scan(pieces, axis=axis + 1, dtype=wide.dtype)
+    pieces = it.reshape(it.pad(x, widths), (*before, count, PIECE, *after))
+    along = scan(pieces, axis=axis + 1, dtype=x.dtype)
     ahead = (slice(None),) * axis
-    lasts = scan(along[(*ahead, slice(None), PIECE - 1)], axis=axis, dtype=wide.dtype)
-    first = it.full((*before, 1, *after), _number(none, wide), dtype=wide.dtype, device=x.device)
+    lasts = scan(along[(*ahead, slice(None), PIECE - 1)], axis=axis, dtype=x.dtype)
+    first = it.full((*before, 1, *after), _number(none, x), dtype=x.dtype, device=x.device)
     offsets = it.concat([first, lasts[(*ahead, slice(count - 1))]], axis=axis)
     whole = join(along, it.expand_dims(offsets, axis=axis + 1))
     flat = it.reshape(whole, (*before, count * PIECE, *after))

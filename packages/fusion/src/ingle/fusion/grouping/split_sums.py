@@ -58,7 +58,7 @@ def are_few(rows: int, length: int) -> bool:
 
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:
     """A sum down each column."""
-    first, rest = _blocks(_wide(x), (rows, columns), 0, BLOCK)
+    first, rest = whole_blocks(wide(x), (rows, columns), 0, BLOCK)
     sums = it.sum(it.reshape(first, (rows // BLOCK, BLOCK, columns)), axis=1)
     if rest is not None:
         sums = it.concat([sums, it.sum(rest, axis=0, keepdims=True)], axis=0)
@@ -69,7 +69,7 @@ def _along(op: Op, x: Tensor, rows: int, length: int) -> Tensor:
     """A sum along each row, whose partial results are columns."""
     lanes = accumulators(x.dtype.name)
     block = BLOCK * lanes
-    first, rest = _blocks(_wide(x), (rows, length), 1, block)
+    first, rest = whole_blocks(wide(x), (rows, length), 1, block)
     sums = it.sum(it.reshape(first, (rows, length // block, BLOCK, lanes)), axis=2)
     if rest is not None:
         # What is added to the lanes that have no element is no number's change, nor zero's sign.
@@ -79,7 +79,7 @@ def _along(op: Op, x: Tensor, rows: int, length: int) -> Tensor:
     return it.reshape(it.sum(_totals(sums, 1), axis=1), _shape(op, x)).astype(x.dtype)
 
 
-def _blocks(
+def whole_blocks(
     x: Tensor, matrix: tuple[int, int], axis: int, size: int
 ) -> tuple[Tensor, Tensor | None]:
     """The whole blocks along an axis of a matrix, and what is left behind them; all of it as it is
@@ -92,7 +92,7 @@ def _blocks(
     return x[(*ahead, slice(end))], x[(*ahead, slice(end, None))]
 
 
-def _wide(x: Tensor) -> Tensor:
+def wide(x: Tensor) -> Tensor:
     """Half types as float32, in which they are added up; they are rounded once, in the end."""
     return x.astype("float32") if x.dtype.name in HALVES else x
 
