@@ -14,7 +14,9 @@ from host_gpu import HostBackend, HostGpu, opened
 import ingle.tensor as it
 from ingle.tensor.device import device
 from ingle.tensor.errors import LinearAlgebraError
+from ingle.tensor.operation import OPERATIONS
 from ingle.testkit.bits import same_bits
+from ingle_cuda.arrays import complex_numbers
 
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="there is no g++")
 NUMBERS = ("float32", "float64", "float16", "bfloat16", "int8", "int32", "int64", "uint8", "uint64")
@@ -150,6 +152,18 @@ def test_complex_quotients_are_those_of_numpy(played: HostBackend, dtype: str) -
     np.testing.assert_allclose(found.real, expected.real, rtol=1e-6)
     np.testing.assert_allclose(found.imag, expected.imag, rtol=1e-6)
     assert not played.host_fallbacks
+
+
+def test_sums_of_complex_numbers_do_not_depend_on_strides() -> None:
+    rng = np.random.default_rng(5)
+    x = (rng.standard_normal((300, 7)) + 1j * rng.standard_normal((300, 7))).astype(np.complex64)
+    turned = np.asfortranarray(x)
+    total = OPERATIONS["sum"].op(axis=(0,), keepdims=False)
+    product = OPERATIONS["matmul"].op()
+    for op, others in ((total, ()), (product, (np.asfortranarray(x[:7].T),))):
+        call = complex_numbers.CALLS[op.operation.name]
+        found = [call(np, op, one, *others) for one in (x, turned)]
+        assert same_bits(found[0], found[1]), op
 
 
 @pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallbackWarning")

@@ -12,7 +12,7 @@ from ingle.tensor.operation import Op
 
 _NAMED = (
     "add", "subtract", "multiply", "equal", "not_equal", "negative", "conj", "real", "imag", "abs",
-    "where", "matmul",
+    "where",
 )  # fmt: skip
 """Operations of CuPy's name and meaning, without attributes."""
 
@@ -24,8 +24,17 @@ def _named(name: str) -> Callable[..., Any]:
     return call
 
 
+def _in_order(x: Any) -> Any:
+    """An operand in C order: CuPy's sums and products add in another order for other strides."""
+    return x if x.flags.c_contiguous else x.copy()
+
+
 def _sum(xp: Any, op: Op, x: Any) -> Any:
-    return xp.sum(x, axis=op.attributes["axis"], keepdims=op.attributes["keepdims"])
+    return xp.sum(_in_order(x), axis=op.attributes["axis"], keepdims=op.attributes["keepdims"])
+
+
+def _matmul(xp: Any, op: Op, x1: Any, x2: Any) -> Any:
+    return xp.matmul(_in_order(x1), _in_order(x2))
 
 
 def _cast(xp: Any, op: Op, x: Any) -> Any:
@@ -51,6 +60,6 @@ def _divide(xp: Any, op: Op, x1: Any, x2: Any) -> Any:
 
 CALLS: dict[str, Callable[..., Any]] = {
     **{name: _named(name) for name in _NAMED},
-    "astype": _cast, "divide": _divide, "sum": _sum,
+    "astype": _cast, "divide": _divide, "matmul": _matmul, "sum": _sum,
 }  # fmt: skip
 """Each takes CuPy, the operation and its operands."""
