@@ -277,17 +277,18 @@ class CudaBackend(KernelBackend):
 
     def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
         """As a backend of kernels, which has what CuPy computes by itself."""
-        is_native = self._arrays.takes(op, [Aval(x.shape, x.dtype) for x in inputs])
-        return "native" if is_native else super().road(op, inputs)
+        way = self._arrays.way(op, [Aval(x.shape, x.dtype) for x in inputs])
+        return super().road(op, inputs) if way is None else "native"
 
     def by_library(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | None:
         """What CuPy computes: long sorts, transforms, decompositions and complex numbers.
 
         The host looks at what has no solution again, to say why.
         """
-        if not self._arrays.takes(op, [Aval(x.shape, x.dtype) for x in inputs]):
+        way = self._arrays.way(op, [Aval(x.shape, x.dtype) for x in inputs])
+        if way is None:
             return None
-        found = self._arrays.run(op, inputs)
+        found = way(op, inputs)
         return self._computed_by_host(op, inputs) if found is None else found
 
     def workspace_of(self, call: WholeCall) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,6 +23,9 @@ from .sorting import Sorts
 if TYPE_CHECKING:
     from ..backend import CudaBackend
 
+Way = Callable[[Op, Sequence[Handle | Scalar]], "tuple[Handle, ...] | None"]
+"""Computes an operation; None where the library finds no results, and the host says why."""
+
 _PLANS = 1 << 28
 """Bytes that transforms of known sizes may keep to work in, for each thread."""
 _SHORT = 16
@@ -39,27 +43,29 @@ class ArrayLibrary:
 
     def __init__(self, backend: CudaBackend) -> None:
         self._backend = backend
-        self._sorts = Sorts(backend, self._sort)
+        self._sorts = Sorts(backend, self)
 
-    def takes(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Whether CuPy computes an operation on operands like these, and sooner than the host."""
+    def way(self, op: Op, avals: Sequence[Aval]) -> Way | None:
+        """How CuPy computes an operation on operands like these, if it does so sooner than the
+        host."""
         name = op.operation.name
         if any(0 in a.shape for a in avals):
-            return False
+            return None
         if name in _SORTS:
             axis: int = op.attributes["axis"]
-            return avals[0].shape[axis] > _SHORT
-        if name in decompositions.CALLS:
-            return decompositions.pays(name, avals[0].shape)
-        return _call(op, avals) is not None
+            return self._sorted if avals[0].shape[axis] > _SHORT else None
+        if name in decompositions.CALLS and not decompositions.pays(name, avals[0].shape):
+            return None
+        call = _call(op, avals)
+        return None if call is None else partial(self._computed, call)
 
-    def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | None:
-        """The results; None where the library cannot find them, and the host says why."""
+    def _sorted(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        return (self._sorts.run(op, inputs[0]),)
+
+    def _computed(
+        self, call: Callable[..., Any], op: Op, inputs: Sequence[Handle | Scalar]
+    ) -> tuple[Handle, ...] | None:
         name = op.operation.name
-        if name in _SORTS:
-            return (self._sorts.run(op, inputs[0]),)
-        call = _call(op, inputs)
-        assert call is not None
         with ExitStack() as stack:
             made = stack.enter_context(self._speaking(f"{name} was computed"))
             xp = self._backend.cupy
@@ -95,15 +101,17 @@ class ArrayLibrary:
         ):  # fmt: skip
             yield made
 
-    def _sort(self, address: int, count: int, only_places: bool) -> Held | None:
-        """What `Sorts` asks for."""
+    def sort(self, words: Held, count: int) -> None:
+        with self._speaking("words were sorted"):
+            self._words(words, count).sort()
+
+    def order(self, words: Held, count: int) -> Held:
         with self._speaking("words were sorted") as made:
-            words = self._array(address, (count,), np.dtype(np.uint64), None)
-            if not only_places:
-                words.sort()
-                return None
-            order = self._backend.cupy.argsort(words, kind="stable").astype(_INT64, copy=False)
-            return made[order.data.mem.ptr]
+            order = self._backend.cupy.argsort(self._words(words, count), kind="stable")
+            return made[order.astype(_INT64, copy=False).data.mem.ptr]
+
+    def _words(self, words: Held, count: int) -> Any:
+        return self._array(words.address, (count,), np.dtype(np.uint64), None)
 
     def _operand(self, x: Handle | Scalar) -> Any:
         """An operand as CuPy's array, which reads the memory of the handle."""

@@ -9,8 +9,7 @@ that keeps the order of equal ones.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ingle.fusion.device.kernel_backend import Held, MemoryHandle, StridedHandle
 from ingle.tensor.contract import Aval
@@ -29,9 +28,15 @@ _INFINITY = {
 }  # fmt: skip
 """The bits of it, above which NaN lies."""
 
-Sort = Callable[[int, int, bool], "Held | None"]
-"""Sorts so many words at an address in place; or, if the last argument says so, returns the places
-of these in order, as integers of 64 bits."""
+
+class WordSorts(Protocol):
+    """Sorts of so many words, which lie one behind the other."""
+
+    def sort(self, words: Held, count: int) -> None:
+        """Brings words into order where they are."""
+
+    def order(self, words: Held, count: int) -> Held:
+        """The places of words in order, by a stable sort, as integers of 64 bits."""
 
 
 class Sorts:
@@ -39,12 +44,12 @@ class Sorts:
 
     Args:
         backend: that runs the kernels.
-        sort: words.
+        words: sorts these.
     """
 
-    def __init__(self, backend: CudaBackend, sort: Sort) -> None:
+    def __init__(self, backend: CudaBackend, words: WordSorts) -> None:
         self._backend = backend
-        self._sort = sort
+        self._word_sorts = words
 
     def run(self, op: Op, x: Any) -> MemoryHandle:
         """The result of an `argsort` or a `sort`."""
@@ -85,10 +90,9 @@ class Sorts:
         args = [size, below, below + bits]
         self._backend.launch(kernel, [x.address, words.address], args, 0, count)
         if is_whole:
-            self._sort(words.address, count, False)
+            self._word_sorts.sort(words, count)
             return words, (1 << below) - 1
-        order = self._sort(words.address, count, True)
-        assert order is not None
+        order = self._word_sorts.order(words, count)
         if count > size:
             order = self._by_row(order, size, count)
         return order, 0
@@ -98,8 +102,7 @@ class Sorts:
         rows = self._backend.allocate(8 * count)
         kernel = self._backend.kernel(_ROWS, "write_rows")
         self._backend.launch(kernel, [order.address, rows.address], [size], 0, count)
-        again = self._sort(rows.address, count, True)
-        assert again is not None
+        again = self._word_sorts.order(rows, count)
         kernel = self._backend.kernel(_CHOSEN, "choose")
         self._backend.launch(kernel, [order.address, again.address, rows.address], [], 0, count)
         return rows

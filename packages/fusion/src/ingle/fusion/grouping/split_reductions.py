@@ -8,7 +8,6 @@ extreme: that of the first piece that has it. Sums of floats have an order, see 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -19,7 +18,7 @@ from ingle.tensor.operation import Op, infer
 
 from ..kernel.code import FLOATS
 from ..kernel.lowering import reduction_of
-from .split_sums import are_few, whole_blocks, wide
+from .split_sums import are_few, folded_matrix, whole_blocks, wide
 
 PIECE = 1 << 11
 """Elements of a row's piece."""
@@ -39,18 +38,12 @@ def split_reduction(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     known = name in _SINGLE or name in _PLACES
     if name is None or not known or not x.shape or (name == "sum" and x.dtype.name in FLOATS):
         return None
-    axes, count = op.attributes["axis"], len(x.shape)
-    if axes is None:
-        axes = tuple(range(count))
-    elif isinstance(axes, int):
-        axes = (axes,)
-    folded = math.prod([x.shape[a] for a in axes])
-    kept = math.prod(x.shape) // folded if folded else 0
-    if axes == tuple(range(count - len(axes), count)):
-        if are_few(kept, folded):
-            return lambda x: _whole(op, name, x, (kept, folded), 1, PIECE)
-    elif axes == tuple(range(len(axes))) and 1 < kept < FEW_COLUMNS and folded >= MANY_ROWS:
-        return lambda x: _whole(op, name, x, (folded, kept), 0, PIECE_ROWS)
+    sizes, axis = folded_matrix(op, x)
+    rows, columns = sizes
+    if axis == 1 and are_few(rows, columns):
+        return lambda x: _whole(op, name, x, sizes, 1, PIECE)
+    if axis == 0 and 1 < columns < FEW_COLUMNS and rows >= MANY_ROWS:
+        return lambda x: _whole(op, name, x, sizes, 0, PIECE_ROWS)
     return None
 
 

@@ -33,19 +33,28 @@ def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     """How a sum is made of the sums of its blocks; None where it is to stay as it is."""
     if reduction_of(op) != "sum" or x.dtype.name not in FLOATS or not x.shape:
         return None
-    axes, count = op.attributes["axis"], len(x.shape)
-    axes = tuple(range(count)) if axes is None else axes
-    folded = math.prod([x.shape[a] for a in axes])
-    kept = math.prod(x.shape) // folded if folded else 0
-    if axes == tuple(range(len(axes))) and 1 < kept < FEW_COLUMNS and len(axes) < count:
-        if folded >= MANY_ROWS:
-            return lambda x: _down(op, x, folded, kept)
-        return None
-    along = axes == tuple(range(count - len(axes), count))
-    are_whole = folded >= LONG_ROW and not folded % (BLOCK * accumulators(x.dtype.name))
-    if along and kept > 0 and ((are_whole and kept < FEW_ROWS) or are_few(kept, folded)):
-        return lambda x: _along(op, x, kept, folded)
+    (rows, columns), axis = folded_matrix(op, x)
+    if axis == 0 and 1 < columns < FEW_COLUMNS:
+        return (lambda x: _down(op, x, rows, columns)) if rows >= MANY_ROWS else None
+    are_whole = columns >= LONG_ROW and not columns % (BLOCK * accumulators(x.dtype.name))
+    if axis == 1 and rows > 0 and ((are_whole and rows < FEW_ROWS) or are_few(rows, columns)):
+        return lambda x: _along(op, x, rows, columns)
     return None
+
+
+def folded_matrix(op: Op, x: Aval) -> tuple[tuple[int, int], int | None]:
+    """The sizes of the matrix that a reduction takes an operand as, and the axis along which it
+    reduces that; no axis where its axes do not lie side by side at an end of the operand's."""
+    count, axes = len(x.shape), op.attributes["axis"]
+    if axes is None:
+        axes = tuple(range(count))
+    elif isinstance(axes, int):
+        axes = (axes,)
+    folded = math.prod([x.shape[a] for a in axes])
+    kept = math.prod([n for a, n in enumerate(x.shape) if a not in axes])
+    if axes == tuple(range(count - len(axes), count)):
+        return (kept, folded), 1
+    return (folded, kept), 0 if axes == tuple(range(len(axes))) else None
 
 
 def are_few(rows: int, length: int) -> bool:
