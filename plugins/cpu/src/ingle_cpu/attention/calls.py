@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ingle.fusion.device import WholeCall
@@ -12,13 +12,11 @@ from ingle.tensor.operation import Op, infer
 
 from ..matmul.entries_call import EntriesCall, located
 from ..matmul.plan import Contraction
+from ..matmul.template_calls import TemplateCalls
 from ..matmul.tile import compute_dtype
 from ..threads.pool import thread_pool
 from .launches import SCALE_AT, attention_entries
 from .problem import AttentionProblem, problem_of
-
-MOST = 1024
-"""Calls that are kept."""
 
 
 def launches(call: WholeCall) -> bool:
@@ -70,7 +68,7 @@ class AttentionCalls:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._known: dict[Any, _AttentionCall] = {}
+        self._calls = TemplateCalls(device, self._made, [located])
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | None:
         """Computes it; None where operands are not what the template takes."""
@@ -78,23 +76,20 @@ class AttentionCalls:
         mask, scale = given.pop("mask"), given.pop("scale")
         if not isinstance(scale, Scalar) or (isinstance(mask, Scalar) and mask.value is not True):
             return None
-        operands = {
-            name: located(self._device, x)
-            for name, x in zip(op.operation.tensors, inputs, strict=True) if isinstance(x, Handle)
-        }  # fmt: skip
-        strides = {name: x.strides for name, x in operands.items()}
-        avals = [Aval(x.shape, x.dtype) for x in inputs]
-        key = op, *avals, *strides.items()
-        call = self._known.get(key)
-        if call is None:
-            problem = problem_of(op, avals, strides)
-            if problem is None:
-                return None
-            if len(self._known) > MOST:
-                self._known.clear()
-            made = attention_entries(problem, 0, thread_pool().threads)
-            run = EntriesCall(
-                self._device, made, len(operands), infer(op, inputs), problem.products, SCALE_AT
-            )
-            call = self._known[key] = _AttentionCall(problem, run)
-        return call.run([x.address for x in operands.values()], _bits(scale.value, call.problem))
+        found = self._calls.find(op, inputs)
+        if found is None:
+            return None
+        problem, run = found.call
+        return run(found.addresses, _bits(scale.value, problem))
+
+    def _made(
+        self, op: Op, inputs: Sequence[Handle | Scalar], strides: Mapping[str, tuple[int, ...]]
+    ) -> _AttentionCall | None:
+        problem = problem_of(op, [Aval(x.shape, x.dtype) for x in inputs], strides)
+        if problem is None:
+            return None
+        made = attention_entries(problem, 0, thread_pool().threads)
+        run = EntriesCall(
+            self._device, made, len(strides), infer(op, inputs), problem.products, SCALE_AT
+        )
+        return _AttentionCall(problem, run)

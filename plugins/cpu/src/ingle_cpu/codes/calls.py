@@ -9,13 +9,11 @@ from ingle.fusion.device import WholeCall
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
-from ..matmul.entries_call import EntriesCall, Located, located, located_in_order
+from ..matmul.entries_call import EntriesCall
 from ..matmul.plan import Contraction
+from ..matmul.template_calls import TemplateCalls
 from .launches import codes_entries
 from .problem import CodesProblem, problem_of
-
-MOST = 1024
-"""Calls that are kept."""
 
 
 def launches(call: WholeCall) -> bool:
@@ -50,36 +48,21 @@ class CodesCalls:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._known: dict[Any, EntriesCall | None] = {}
+        self._calls = TemplateCalls(device, self._made)
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | None:
         """Computes it; None where operands are not what the template takes."""
         zero = inputs[-1]
         if isinstance(zero, Scalar) and not _is_zero(zero):
             return None
-        for place in (located, located_in_order):
-            operands = {
-                name: place(self._device, x)
-                for name, x in zip(op.operation.tensors, inputs, strict=True)
-                if isinstance(x, Handle)
-            }
-            call = self._call(op, inputs, operands)
-            if call is not None:
-                return call([x.address for x in operands.values()])
-        return None
+        found = self._calls.find(op, inputs)
+        return None if found is None else found.call(found.addresses)
 
-    def _call(
-        self, op: Op, inputs: Sequence[Handle | Scalar], operands: Mapping[str, Located]
+    def _made(
+        self, op: Op, inputs: Sequence[Handle | Scalar], strides: Mapping[str, tuple[int, ...]]
     ) -> EntriesCall | None:
-        strides = {name: x.strides for name, x in operands.items()}
-        avals = [Aval(x.shape, x.dtype) for x in inputs]
-        key = op, *avals, *strides.items()
-        if key not in self._known:
-            if len(self._known) > MOST:
-                self._known.clear()
-            problem = problem_of(op, avals, strides)
-            self._known[key] = None if problem is None else EntriesCall(
-                self._device, codes_entries(problem), len(operands), infer(op, inputs),
-                problem.products,
-            )  # fmt: skip
-        return self._known[key]
+        problem = problem_of(op, [Aval(x.shape, x.dtype) for x in inputs], strides)
+        if problem is None:
+            return None
+        made = codes_entries(problem)
+        return EntriesCall(self._device, made, len(strides), infer(op, inputs), problem.products)

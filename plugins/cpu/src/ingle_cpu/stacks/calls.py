@@ -12,14 +12,12 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.dtypes import float64, int64
 from ingle.tensor.operation import Op, infer
 
-from ..matmul.entries_call import EntriesCall, Located, located, located_in_order
+from ..matmul.entries_call import EntriesCall
+from ..matmul.template_calls import TemplateCalls
 from ..threads.pool import thread_count
 from .abi import LANES
 from .launches import stack_entries
 from .problem import StackProblem, problem_of
-
-MOST = 1024
-"""Calls that are kept."""
 
 
 def launches(call: WholeCall) -> bool:
@@ -50,24 +48,15 @@ class StackCalls:
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._known: dict[Any, StackCall | None] = {}
+        self._calls = TemplateCalls(device, self._made)
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | None:
         """Computes it; None where operands are not what the template takes, or have no answer."""
-        for place in (located, located_in_order):
-            operands = {
-                name: place(self._device, x)
-                for name, x in zip(op.operation.tensors, inputs, strict=True)
-                if isinstance(x, Handle)
-            }
-            call = self._call(op, inputs, operands)
-            if call is not None:
-                found = call.entries([x.address for x in operands.values()])
-                return self._answer(call, found)
-        return None
+        found = self._calls.find(op, inputs)
+        return None if found is None else self._answer(found.call, found.addresses)
 
-    def _answer(self, call: StackCall, found: tuple[Handle, ...]) -> tuple[Handle, ...] | None:
-        *results, declined = found
+    def _answer(self, call: StackCall, addresses: Sequence[int]) -> tuple[Handle, ...] | None:
+        *results, declined = call.entries(addresses)
         if _array(declined).any():
             return None
         count = call.problem.matrices
@@ -87,20 +76,12 @@ class StackCalls:
         ]
         return tuple([self._device.adopt(x) for x in typed])
 
-    def _call(
-        self, op: Op, inputs: Sequence[Handle | Scalar], operands: Mapping[str, Located]
+    def _made(
+        self, op: Op, inputs: Sequence[Handle | Scalar], strides: Mapping[str, tuple[int, ...]]
     ) -> StackCall | None:
-        strides = {name: x.strides for name, x in operands.items()}
-        avals = [Aval(x.shape, x.dtype) for x in inputs]
-        key = op, *avals, *strides.items()
-        if key not in self._known:
-            if len(self._known) > MOST:
-                self._known.clear()
-            problem = problem_of(op, avals, strides)
-            self._known[key] = None if problem is None else self._made(op, inputs, problem)
-        return self._known[key]
-
-    def _made(self, op: Op, inputs: Sequence[Handle | Scalar], problem: StackProblem) -> StackCall:
+        problem = problem_of(op, [Aval(x.shape, x.dtype) for x in inputs], strides)
+        if problem is None:
+            return None
         results = tuple(infer(op, inputs))
         factors = problem.name in ("det", "slogdet")
         room = (problem.units * LANES,)
