@@ -290,7 +290,7 @@ class TestPairs:
 
 
 HAS_QUADS = pytest.mark.skipif(
-    not machine.takes_bytes(4), reason="this processor multiplies no bytes"
+    not machine.takes_quads(4), reason="this processor multiplies no four bytes at once"
 )
 
 
@@ -324,7 +324,7 @@ class TestBytes:
     ) -> None:
         for module in (blocking, pack_launches, whole):
             monkeypatch.setattr(module, "target", lambda: other)
-        if not machine.takes_bytes(4):
+        if not machine.takes_quads(4):
             pytest.skip("this machine cannot stand in for that one")
         a, b = some_bytes((2, 50, 1300), a_dtype), some_bytes((2, 1300, 101), b_dtype, 1)
         a[0, :7], b[0, :, :7] = np.iinfo(a_dtype).min, np.iinfo(b_dtype).max

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from pathlib import Path
 
-from ingle.fusion.device.targets import AVX512, Target, target_of
+from ingle.fusion.device.targets import AVX512, NEON, Target, target_of
 
 from ..jit.engine import engine
 
@@ -34,10 +34,14 @@ def multiplies_tiles(dtype: str) -> bool:
 
 
 def takes_bytes(k: int) -> bool:
-    """Whether there are tiles for bytes, four of which this machine's processor takes at once."""
-    has = engine().machine.present
+    """Whether there are tiles for products of bytes that are summed over so much."""
+    return k > 0 and (takes_quads(k) or (k % 2 == 0 and target() != NEON))
+
+
+def takes_quads(k: int) -> bool:
+    """Whether this machine's processor multiplies four bytes at once, and these are so many."""
     quads = {64: "avx512vnni", 32: "avxvnni"}.get(target().width, "")
-    return k > 0 and k % 4 == 0 and quads in has
+    return k % 4 == 0 and quads in engine().machine.present
 
 
 @functools.cache

@@ -30,6 +30,9 @@ operands have signs, or neither has, the uppermost bits of `a` are turned over w
 which makes its numbers larger or smaller by 128. What that adds to each column is summed on the
 way, as if `a` had one more row of nothing but these bits, and is taken off in the end.
 
+The kind *words* takes bytes on other processors: an element is two numbers of 16 bits, of which one
+instruction multiplies two and adds up the products, exactly whatever signs the bytes have.
+
 The kind *sliding* is *direct*, but that row k of `b` is as many bytes behind `b` as the number k of
 int32 says that `b_step`, an address, points at. The kind *stacked* is *sliding*, but that the
 vectors of a row of `b` are `b_vector` bytes apart, and those of the tile `tile_vector`: they are
@@ -58,9 +61,9 @@ from .abi import parameters
 from .amx import most_tile_rows, tiles_text
 from .dot import dot_text
 from .streamed import streamed_text
-from .tile import QUADS, TILES, Tile
+from .tile import QUADS, TILES, WORDS, Tile
 
-PACKED = ("packed", "pairs", *QUADS.values())
+PACKED = ("packed", "pairs", WORDS, *QUADS.values())
 """Kinds that read panels of both operands."""
 UNROLL = 4
 STEPS_OF_A_LINE = 2
@@ -68,6 +71,10 @@ LINE = 64
 """Bytes of a cache line."""
 DOT_OF_PAIRS = "llvm.x86.avx512bf16.dpbf16ps.512"
 DOT_OF_QUADS = "llvm.x86.avx512.vpdpbusd"
+DOT_OF_WORDS = {
+    64: "llvm.x86.avx512.pmaddw.d.512", 32: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.sse2.pmadd.wd"
+}  # fmt: skip
+"""By the bytes of a register."""
 FLIPPED_BITS = 0x80808080
 """Of four bytes."""
 
@@ -83,6 +90,8 @@ def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
         return most_tile_rows(vectors)
     if "flipped" in kind:
         return min(12, (target.registers - 1) // vectors - 2)
+    if kind == WORDS:  # A product is in a register of its own before it is added.
+        return min(12, (target.registers - 2) // vectors - 1)
     if kind in PACKED:
         return min(12, target.registers * 3 // 4 // vectors)
     # Each row takes an address; and ARM reads several k of a row at once, which takes registers.
@@ -237,6 +246,15 @@ class _Micro:
             factors = (y, x) if "swapped" in self.tile.kind else (x, y)
             given = (f"{kind} {v}" for v in (total, *factors))
             return w.call("sum", kind, f"{DOT_OF_QUADS}.{32 * self.lanes}", *given)
+        if self.tile.kind == WORDS:
+            halves = vector_type("i16", 2 * self.lanes)
+            words = (w.let("words", f"bitcast {kind} {v} to {halves}") for v in (x, y))
+            name = DOT_OF_WORDS[self.lanes * self.size]
+            two = w.call("two", kind, name, *[f"{halves} {v}" for v in words])
+            added = w.let("added", f"add {kind} {total}, {two}")
+            # Code of no instruction, or LLVM adds up the products of several steps first, each in a
+            # register of its own.
+            return w.let("sum", f'call {kind} asm "", "=v,0"({kind} {added})')
         if self.tile.kind != "pairs":
             operands = (f"{kind} {v}" for v in (x, y, total))
             return w.call("sum", kind, f"{self.multiply_add}.{self.suffix}", *operands)

@@ -24,6 +24,7 @@ from ..jit.engine import IRSource
 from .microkernel import FLIPPED_BITS
 from .pack_rows import RowsCode
 from .pack_tiles import TileRowsCode
+from .panel_elements import order_text
 from .panels import write_panels
 from .tile import NUMBERS, Form, compute_dtype
 
@@ -205,6 +206,8 @@ class _PackSeveral(_Pack):
         return self.numbers * self.from_size
 
     def _along(self, source: str, i: str, lanes: int, mask: str | None = None) -> str:
+        if self.form == "words":
+            return self._two_rows(source, i, lanes, mask)
         w = self.writer
         narrow, wide = vector_type(memory_type(self.dtype), lanes), vector_type("i32", lanes)
         apart = w.let("apart", f"sdiv i64 %outer, {self.numbers}")
@@ -218,8 +221,33 @@ class _PackSeveral(_Pack):
                 place = w.let("next", f"getelementptr i8, ptr {place}, i64 {apart}")
         return self._as_made(total, lanes)
 
+    def _two_rows(self, source: str, i: str, lanes: int, mask: str | None) -> str:
+        """Bytes of two k in turns, as numbers of 16 bits."""
+        w, narrow = self.writer, vector_type("i8", lanes)
+        first = self._numbered(source, i)
+        apart = w.let("apart", f"sdiv i64 %outer, {self.numbers}")
+        second = w.let("next", f"getelementptr i8, ptr {first}, i64 {apart}")
+        rows = [self._stored(place, lanes, mask) for place in (first, second)]
+        if lanes == 1:  # A number is no vector.
+            rows = [w.let("row", f"insertelement <1 x i8> poison, i8 {v}, i64 0") for v in rows]
+            narrow = "<1 x i8>"
+        turns = order_text([n + lanes * row for n in range(lanes) for row in range(2)])
+        picked = f"{narrow} {rows[0]}, {narrow} {rows[1]}, <{2 * lanes} x i32> <{turns}>"
+        return self._words(w.let("turns", f"shufflevector {picked}"), lanes)
+
+    def _words(self, pairs: str, lanes: int) -> str:
+        """Pairs of bytes as pairs of numbers of 16 bits."""
+        w, several = self.writer, f"<{2 * lanes} x"
+        extended = "sext" if self.dtype == "int8" else "zext"
+        value = w.let("words", f"{extended} {several} i8> {pairs} to {several} i16>")
+        made = vector_type(scalar_type(self.made), lanes)
+        return w.let("element", f"bitcast {several} i16> {value} to {made}")
+
     def _down(self, source: str, k: str, lanes: int) -> str:
         w, wide = self.writer, vector_type("i32", lanes)
+        if self.form == "words":
+            place = w.let("from", f"getelementptr i16, ptr {source}, i64 {k}")
+            return self._words(w.let("x", f"load <{2 * lanes} x i8>, ptr {place}, align 1"), lanes)
         place = w.let("from", f"getelementptr i32, ptr {source}, i64 {k}")
         value = w.let("x", f"load {wide}, ptr {place}, align {self.from_size}")
         if self.form == "pairs":

@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 from ingle.fusion.device.kernels import Windows
 
-from .machine import multiplies_pairs, multiplies_tiles
-from .tile import BYTES, QUADS, TILES, Tile
+from .machine import multiplies_pairs, multiplies_tiles, takes_quads
+from .tile import BYTES, QUADS, TILES, WORDS, Tile
 
 DEPTH = 1024
 """How much of k is packed at once."""
@@ -49,7 +49,7 @@ class Problem(NamedTuple):
         if dtypes in TILES and self._fills_tiles and multiplies_tiles(self.a_dtype):
             return TILES[dtypes]
         if self.a_dtype in BYTES:
-            return QUADS[dtypes]
+            return QUADS[dtypes] if takes_quads(self.k) else WORDS
         pairs = dtypes == ("bfloat16", "bfloat16") and self._is_even and multiplies_pairs()
         return "pairs" if pairs else "packed"
 

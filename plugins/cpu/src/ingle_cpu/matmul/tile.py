@@ -11,6 +11,8 @@ QUADS = {
     ("int8", "int8"): "quads_flipped", ("uint8", "uint8"): "quads_flipped_swapped",
 }  # fmt: skip
 """Kinds by the dtypes of both operands."""
+WORDS = "words"
+"""The kind for all of these where the processor takes no four bytes at once."""
 _HALVES = "bfloat16", "bfloat16"
 TILES = {
     _HALVES: "bf16ps", ("int8", "int8"): "bssd", ("int8", "uint8"): "bsud",
@@ -20,7 +22,7 @@ TILES = {
 _IN_TILES = frozenset(TILES.values())
 _NUMBERS = {
     **dict.fromkeys([*QUADS.values(), *TILES.values()], 4),
-    **dict.fromkeys(["pairs", TILES[_HALVES]], 2),
+    **dict.fromkeys(["pairs", WORDS, TILES[_HALVES]], 2),
 }
 """Of kinds that take several steps of k at once, how many."""
 
@@ -29,7 +31,7 @@ class Tile(NamedTuple):
     """A shape of the result in registers.
 
     Attributes:
-        kind: `"packed"`, `"pairs"`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
+        kind: `"packed"`, `"pairs"`, `WORDS`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
             `"sliding"`, `"stacked"`, `"dot"` or `"streamed"`.
         rows: along i.
         vectors: registers along j.
@@ -55,13 +57,16 @@ class Tile(NamedTuple):
         return "flipped" in self.kind
 
 
-Form = Literal["single", "pairs", "low_pairs", "row_pairs", "quads", "row_quads", "flipped"]
+Form = Literal[
+    "single", "pairs", "low_pairs", "row_pairs", "words", "quads", "row_quads", "flipped"
+]  # fmt: skip
 """What an element of a panel is: a number; two bfloat16, the first one in the upper half, or in the
-lower one; four bytes, the first one in the lowest bits; or these with the uppermost bit of each
-turned over. Forms of rows have 16 elements of a row side by side.
+lower one; two bytes as numbers of 16 bits, the first one in the lower half; four bytes, the first
+one in the lowest bits; or these with the uppermost bit of each turned over. Forms of rows have 16
+elements of a row side by side.
 """
 NUMBERS: dict[Form, int] = {
-    "single": 1, "pairs": 2, "low_pairs": 2, "row_pairs": 2,
+    "single": 1, "pairs": 2, "low_pairs": 2, "row_pairs": 2, "words": 2,
     "quads": 4, "row_quads": 4, "flipped": 4,
 }  # fmt: skip
 """How many numbers an element is made of."""
@@ -82,6 +87,8 @@ def a_form(tile: Tile) -> Form:
 
 def b_form(tile: Tile) -> Form:
     """Of the right operand's panels."""
+    if tile.kind == WORDS:
+        return "words"
     if tile.in_tiles and tile.numbers == 2:
         return "low_pairs"
     return {1: "single", 2: "pairs", 4: "quads"}[tile.numbers]  # type: ignore[return-value]
