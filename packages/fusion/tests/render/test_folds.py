@@ -74,6 +74,11 @@ def test_objects_call_nothing(machine: Any, name: str, lane: str, factors: bool)
     assert not undefined_symbols(compiler.emit_object(module))
 
 
+def test_taps_of_the_next_image_are_fetched() -> None:
+    target, *_ = MACHINES["avx2"]
+    assert "@llvm.prefetch.p0" in render(fold_nest("float32"), "kernel", target)
+
+
 def test_windows_are_added_up_alone() -> None:
     nest = fold_nest("float32")
     validate(nest)

@@ -11,12 +11,14 @@ import pytest
 import ingle.fusion
 import ingle.tensor as it
 from ingle.fusion import compile
+from ingle.fusion.device.kernels import Windows
 from ingle.fusion.render.llvm.targets import AVX2, SSE2, Target
 from ingle.tensor import Tensor
 from ingle.testkit.bits import same_bits
 from ingle_cpu.jit.engine import engine
 from ingle_cpu.matmul import blocking, launches
 from ingle_cpu.matmul.code import window_address
+from ingle_cpu.matmul.problem import Problem
 
 Array = Any
 TOLERANCE = {"float32": 2e-5, "float64": 1e-13, "float16": 4e-3, "bfloat16": 3e-2}
@@ -218,3 +220,20 @@ def test_a_body_is_as_long_wherever_it_stands(image: Any, kernel: Any, options: 
         for _ in range(3):
             for expected, found in zip(first, run(x, weight), strict=True):
                 assert same_bits(found.numpy(), expected)
+
+
+@pytest.mark.parametrize(("workers", "columns"), [(1, 1), (2, 2), (3, 3), (8, 8)])
+def test_workers_pack_the_rows_of_a_gradient_of_a_weight_once_each(
+    workers: int, columns: int
+) -> None:
+    size, places = (14, 14), 196
+    windows = Windows(
+        True, (5, 5), size, (1, 1), (1, 1), (-2, -2), size, places, (14, 1),
+        4, 64 * places, 32 * places,
+    )  # fmt: skip
+    problem = Problem(
+        "float32", "float32", (1,), 64, 800, places, (0, places, 1), (0, 0, 0), windows
+    )
+    chosen = blocking.choose(problem, workers)
+    assert chosen.pack_a == "local"
+    assert (chosen.row_blocks, chosen.panel_blocks) == (1, columns)

@@ -119,8 +119,30 @@ def _packed_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> t
     near = _near(NEAR_BYTES // (deep * tile.vectors * lanes), panels) if tiles > FEW else 1
     columns = _local_blocks(panels, problem, workers)
     rows = _blocks_of_windows(problem, columns, tiles, workers)
+    if pack_a == "local":
+        a_panel = cycles / panels + PACKING * tile.vectors
+        fewer = _blocks_that_pack(problem, panels, a_panel, TURNED * tiles, workers)
+        columns, rows = (fewer, 1) if fewer <= columns else (columns, rows)
     choice = Choice(tile, pack_a, "local", rows, columns, near)
     return choice, cycles + PACKING * rows * vectors
+
+
+def _blocks_that_pack(
+    problem: Problem, panels: int, a_panel: float, packing: float, workers: int
+) -> int:
+    """Blocks of columns of which each packs all rows anew: so many that all workers are done with
+    theirs as soon as can be.
+
+    Args:
+        a_panel, packing: cycles that a panel takes a step of k, and those that the rows take.
+    """
+    matrices = max(math.prod(problem.batch), 1)
+
+    def cycles(blocks: int) -> float:
+        of_each = -(-matrices * blocks // workers)
+        return of_each * (-(-panels // blocks) * a_panel + packing)
+
+    return min(range(panels, 0, -1), key=cycles)
 
 
 def _slid_windows(

@@ -40,6 +40,8 @@ class FoldNest(InnerNest):
         size = str(SIZES[dtype])
         self.window_bytes = self._op("mul", numbers["apart"], size)
         self.row_bytes = self._op("mul", numbers["row"], size)
+        *_, images, _, _ = ("0", "0", *self.strides[0])
+        self.image_bytes = self._op("mul", images, size)
         self.taps_bytes = self._op("mul", numbers["step0"], size)
         back = self._op("mul", numbers["spread1"], self.window_bytes)
         self.tap_bytes = self._op("sub", self._op("mul", numbers["step1"], size), back)
@@ -163,6 +165,8 @@ class FoldNest(InnerNest):
         down = self._op("mul", self.row_bytes, self.numbers["stride0"])
         for r in range(ROWS):
             row = self._on(place, self._op("mul", down, str(r))) if r else place
+            if not self.has_factors:
+                self._fetch(row)
             here_too = w.splat("seen", "i1", seen[r], self.lanes) if seen else ""
             for n, mask in enumerate(masks):
                 total = totals[r * count + n]
@@ -202,6 +206,12 @@ class FoldNest(InnerNest):
         following = self._op("sub", at, self.numbers["spread1"])
         after = self._on(place, self.tap_bytes), self._on(factor, self.factor_bytes)
         return [*after, following, *sums]
+
+    def _fetch(self, place: str) -> None:
+        """Fetches what the next image has at the same place: taps are so far apart in memory that
+        the processor does not foresee it."""
+        ahead = self._on(place, self.image_bytes)
+        self.writer.call_nothing("llvm.prefetch.p0", f"ptr {ahead}", "i32 0", "i32 2", "i32 1")
 
     def factor(self, place: str) -> str:
         """A tap's factor in all lanes; "" if there are none."""
