@@ -9,7 +9,9 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn
+from ingle.autodiff import grad, no_grad, vmap
 from ingle.fusion import compile
+from ingle.nn import _recurrent_layers
 from ingle.nn.utils import rnn
 from ingle.tensor.errors import ArgumentError, IngleError, OperandError, ShapeError
 
@@ -197,3 +199,134 @@ def test_a_step_is_written_down_once_but_where_somebody_watches(
         each = layer(x)[0].numpy()
     assert len(steps) == 1 + 40
     np.testing.assert_allclose(once, each, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_layers_are_traced_once_for_a_shape(kind: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = []
+    layer = kind(3, 5, num_layers=2)
+    step = layer._step()
+
+    def counted(*given: Any) -> Any:
+        steps.append(1)
+        return step(*given)
+
+    monkeypatch.setattr(kind, "_step", lambda _: counted)
+    monkeypatch.setattr(_recurrent_layers, "REMEMBERED", frozenset({counted}))
+    for length, traced in ((4, 2), (4, 2), (6, 4), (4, 4)):
+        layer(it.ones((length, 2, 3)))[0].numpy()
+        assert len(steps) == traced
+    with it.precision("bfloat16"):
+        layer(it.ones((4, 2, 3)))[0].numpy()
+    assert len(steps) == 6
+
+
+def _changed_weight(ours: Any, theirs: Any) -> None:
+    ours.weight_hh_l0 = nn.Parameter(ours.weight_hh_l0 * 2.0)
+    with torch.no_grad():
+        theirs.weight_hh_l0.mul_(2.0)
+
+
+def _updated_weight(ours: Any, theirs: Any) -> None:
+    ours.weight_ih_l1.value = ours.weight_ih_l1 - 0.5
+    with torch.no_grad():
+        theirs.weight_ih_l1.sub_(0.5)
+
+
+def _loaded(ours: Any, theirs: Any) -> None:
+    with torch.no_grad():
+        for p in theirs.parameters():
+            p.normal_(std=0.3)
+    ours.load_state_dict(theirs.state_dict())
+
+
+def _without_dropout(ours: Any, theirs: Any) -> None:
+    for layer in (ours, theirs):
+        layer.train()
+        layer.dropout = 0.5
+    ours(it.ones((4, 2, 3)))
+    ours.eval()
+    theirs.eval()
+
+
+def _other_activation(ours: Any, theirs: Any) -> None:
+    ours.nonlinearity = theirs.nonlinearity = "relu"
+    theirs.mode = "RNN_RELU"
+
+
+def _after_an_error(ours: Any, theirs: Any) -> None:
+    with pytest.raises(IngleError):
+        ours(it.ones((4, 2, 3), dtype="int64"))
+    with pytest.raises(ShapeError):
+        ours(it.ones((4, 2, 2)))
+
+
+def _in_double(ours: Any, theirs: Any) -> None:
+    ours.to(dtype="float64")
+    theirs.double()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _changed_weight, _updated_weight, _loaded, _without_dropout, _other_activation,
+        _after_an_error, _in_double,
+    ],
+)  # fmt: skip
+def test_what_was_traced_before_is_never_out_of_date(change: Any) -> None:
+    ours, theirs = nn.RNN(3, 4, num_layers=2), torch.nn.RNN(3, 4, num_layers=2)
+    ours.load_state_dict(theirs.state_dict())
+    x = np.random.default_rng(0).normal(size=(4, 2, 3)).astype(np.float32)
+    for _ in range(3):
+        ours(it.asarray(x))[0].numpy()
+    change(ours, theirs)
+    x = x.astype(ours.weight_hh_l0.dtype.dtype)
+    for _ in range(3):
+        want = theirs(torch.tensor(x))[0].detach().numpy()
+        np.testing.assert_allclose(ours(it.asarray(x))[0].numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_what_was_traced_without_gradients_has_them_later() -> None:
+    layer, x = nn.GRU(2, 7, num_layers=2), it.ones((5, 2, 2))
+    with no_grad():
+        first = layer(x)[0].numpy()
+    out = layer(x)[0]
+    np.testing.assert_array_equal(first, out.numpy())
+    grads = it.sum(out).backward()
+    assert all(np.abs(grads[p].numpy()).max() > 0 for p in layer.parameters())
+
+
+def test_a_training_step_around_a_recurrent_layer_goes_back_as_before() -> None:
+    layer, head = nn.LSTM(3, 4), nn.Linear(4, 2)
+    x = it.random.normal((5, 2, 3), generator=it.random.Generator(0))
+
+    def grads() -> list[np.ndarray]:
+        loss = it.mean(it.tanh(head(it.relu(layer(x)[0]) * 2.0)) ** 2)
+        found = loss.backward()
+        return [found[p].numpy() for p in (*layer.parameters(), *head.parameters())]
+
+    first = grads()
+    for _ in range(3):  # the second and later passes are one operation
+        for a, b in zip(first, grads(), strict=True):
+            np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-7)
+    layer.weight_hh_l0.value = layer.weight_hh_l0 * 3.0
+    with it.anomaly():  # each operation by itself
+        want = grads()
+    for a, b in zip(want, grads(), strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-5, atol=1e-7)
+
+
+def test_a_sequence_on_several_levels() -> None:
+    layer = nn.GRU(2, 3, device="numpy")
+    x = it.asarray(np.random.default_rng(1).normal(size=(3, 2, 2)).astype("f"), device="numpy")
+
+    def loss(part: it.Tensor) -> it.Tensor:
+        return it.sum(layer(part)[0] ** 2)
+
+    each = vmap(grad(loss), in_axes=1, out_axes=1)(x).numpy()
+    want = np.stack([grad(loss)(x[:, i]).numpy() for i in range(2)], axis=1)
+    np.testing.assert_allclose(each, want, rtol=1e-5, atol=1e-6)
+    twice = grad(lambda y: it.sum(grad(loss)(y) ** 2))(x)
+    step = 1e-3
+    ends = [it.sum(grad(loss)(x.at[0, 0, 0].add(s)) ** 2).item() for s in (step, -step)]
+    np.testing.assert_allclose(twice[0, 0, 0].item(), (ends[0] - ends[1]) / (2 * step), rtol=2e-2)

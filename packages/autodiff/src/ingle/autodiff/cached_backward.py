@@ -17,7 +17,7 @@ from ingle.tensor.control.calling import region
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import IngleError
 from ingle.tensor.operation import Op
-from ingle.tensor.programs import Program, tracing
+from ingle.tensor.programs import tracing
 from ingle.tensor.tape import Tape
 
 from .nodes import Node, TrackedHandle
@@ -209,9 +209,3 @@ class _Recording:
             handle = TrackedHandle(h.backend, h.inner, known[h.node], h.index)
             given.append((handle, None if g is None else Tensor(other(g._handle))))
         return [known[n] for n in nodes], given
-
-
-def carries_programs(op: Op) -> bool:
-    """Whether an operation holds programs: then its rules do other things where there are values
-    than where there are none."""
-    return any(isinstance(v, Program) for v in op.attributes.values())

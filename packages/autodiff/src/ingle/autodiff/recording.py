@@ -20,7 +20,6 @@ from ingle.tensor.ops.elementwise.detaching import STOP_GRADIENT
 from ingle.tensor.programs import is_unrolled
 from ingle.tensor.programs.tracer import user_line
 
-from .cached_backward import carries_programs
 from .nodes import Moved, Node, Parents, TrackedHandle, below, order
 from .residuals import (
     KEEP_ALL,
@@ -252,7 +251,8 @@ class Step(Node):
         return kept_in([*self.saved_inputs, *self.saved_outputs])
 
     def identity(self) -> object | None:
-        if self.recipe is not None or carries_programs(self.op):
+        # The rule of what is unrolled does other things where there are values than where not.
+        if self.recipe is not None or is_unrolled(self.op):
             return None
         return self.op, self.plan, self.avals
 

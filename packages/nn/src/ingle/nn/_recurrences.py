@@ -7,12 +7,11 @@ from typing import Any, TypeAlias
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, OperandError
 
-from .parameter import Parameter
-
 Step: TypeAlias = Callable[
-    [Tensor, tuple[Tensor, ...], Parameter, "Parameter | None", "Parameter | None"],
+    [Tensor, tuple[Tensor, ...], TensorLike, "TensorLike | None", "TensorLike | None"],
     tuple[Tensor, ...],
 ]
 """From the input's products, the state, weight_hh, bias_hh and weight_hr to the next state."""
@@ -20,8 +19,8 @@ Step: TypeAlias = Callable[
 
 def _elman(activation: Callable[[Tensor], Tensor]) -> Step:
     def step(
-        given: Tensor, state: tuple[Tensor, ...], weight: Parameter, bias: Parameter | None,
-        project: Parameter | None,
+        given: Tensor, state: tuple[Tensor, ...], weight: TensorLike, bias: TensorLike | None,
+        project: TensorLike | None,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         return (activation(given + it.linear(state[0], weight, bias)),)
 
@@ -51,8 +50,8 @@ def given_states(name: str, labels: Sequence[str], hx: Any) -> Sequence[Any]:
 
 
 def lstm(
-    given: Tensor, state: tuple[Tensor, ...], weight: Parameter, bias: Parameter | None,
-    project: Parameter | None,
+    given: Tensor, state: tuple[Tensor, ...], weight: TensorLike, bias: TensorLike | None,
+    project: TensorLike | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Input, forget, cell and output gates, in this order."""
     h, c = state
@@ -63,8 +62,8 @@ def lstm(
 
 
 def gru(
-    given: Tensor, state: tuple[Tensor, ...], weight: Parameter, bias: Parameter | None,
-    project: Parameter | None,
+    given: Tensor, state: tuple[Tensor, ...], weight: TensorLike, bias: TensorLike | None,
+    project: TensorLike | None,
 ) -> tuple[Tensor, ...]:  # fmt: skip
     """Reset, update and new gates, in this order."""
     (h,) = state
@@ -74,3 +73,7 @@ def gru(
     z = it.sigmoid(z_in + z_of)
     n = it.tanh(n_in + it.sigmoid(r_in + r_of) * n_of)
     return (n + z * (h - n),)
+
+
+REMEMBERED = frozenset({lstm, gru, *ELMAN.values()})
+"""Steps that depend on their arguments alone, so that layers of them are traced once."""

@@ -10,24 +10,22 @@ import ingle.tensor as it
 from ingle.tensor import Device, Tensor
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError, ShapeError
-from ingle.tensor.programs import loops_once
 from ingle.tensor.random import Generator
 
-from . import _recurrences
+from . import _recurrences, _recurrent_layers
 from ._arguments import probability, size
 from .init import Uniform
 from .module import Module
 from .parameter import Parameter
 from .utils.rnn import PackedSequence, packed, padded
 
-State = tuple[Tensor, ...]
-
 
 class RNNBase(Module):
     """What recurrent layers share: layers in a row, each in one or both directions.
 
     A layer computes the products with its inputs for the whole sequence at once, and goes through
-    the sequence with `ingle.tensor.scan`, whose step is traced once, in plain code too.
+    the sequence with `ingle.tensor.scan`. In plain code all layers are one operation, which is
+    traced once for all inputs of a shape.
 
     >>> from ingle import nn
     >>> isinstance(nn.LSTM(3, 4), nn.RNNBase), isinstance(nn.LSTMCell(3, 4), nn.RNNBase)
@@ -126,89 +124,75 @@ class RNNBase(Module):
                 f"{name}: the last axis of x must be input_size={self.input_size}, got shape "
                 f"{steps.shape}"
             )
-        if not batched:
-            steps = it.expand_dims(steps, axis=1)
-        elif self.batch_first and sequence is None:
-            steps = it.swapaxes(steps, 0, 1)
-        if not steps.shape[0]:
+        batch_first = batched and self.batch_first and sequence is None
+        if not steps.shape[1 if batch_first else 0]:
             raise ShapeError(f"{name}: the sequence of x has no steps, got shape {steps.shape}")
-        state = self._first(hx, steps, batched)
-        if sequence is not None and sequence.sorted_indices is not None and hx is not None:
+        batch = (steps.shape[0 if batch_first else 1],) if batched else ()
+        states = () if hx is None else self._given(hx, batch)
+        if sequence is not None and sequence.sorted_indices is not None:
             order = it.asarray(sequence.sorted_indices, device=steps.device)
-            state = tuple(it.take(s, order, axis=1) for s in state)
-        out, last = self._layers(steps, state, kept)
+            states = tuple([it.take(s, order, axis=1) for s in states])
+        out, *last = self._through(steps, states, kept, batched, batch_first)
         if sequence is not None:
             if sequence.unsorted_indices is not None:
                 order = it.asarray(sequence.unsorted_indices, device=steps.device)
-                last = tuple(it.take(s, order, axis=1) for s in last)
+                last = [it.take(s, order, axis=1) for s in last]
             return packed(out, sequence), self._last(last)
-        if not batched:
-            return it.squeeze(out, 1), self._last(tuple(it.squeeze(s, 1) for s in last))
-        return (it.swapaxes(out, 0, 1) if self.batch_first else out), self._last(last)
+        return out, self._last(last)
 
-    def _last(self, state: State) -> Any:
-        return state[0] if len(self._states) == 1 else state
+    def _last(self, state: Sequence[Tensor]) -> Any:
+        return state[0] if len(self._states) == 1 else tuple(state)
 
-    def _first(self, hx: Any, x: Tensor, batched: bool) -> State:
+    @property
+    def _widths(self) -> tuple[int, ...]:
+        """The sizes of the states."""
+        return (self._out_size, self.hidden_size)[: len(self._states)]
+
+    def _given(self, hx: Any, batch: tuple[int, ...]) -> tuple[Tensor, ...]:
+        """The states that it is called with."""
         name, count = type(self).__name__, len(self._suffixes())
-        widths = (self._out_size, self.hidden_size)[: len(self._states)]
-        if hx is None:
-            return tuple(
-                it.zeros((count, x.shape[1], width), dtype=x.dtype, device=x.device)
-                for width in widths
-            )
         given = _recurrences.given_states(name, self._states, hx)
         found = []
-        for label, value, width in zip(self._states, given, widths, strict=True):
+        for label, value, width in zip(self._states, given, self._widths, strict=True):
             state = it.asarray(value)
-            expected = (count, x.shape[1], width) if batched else (count, width)
+            expected = (count, *batch, width)
             if state.shape != expected:
                 raise ShapeError(
                     f"{name}: {label} must have shape {expected}, that is (layers * directions, "
-                    f"{'batch, ' if batched else ''}size), got {state.shape}"
+                    f"{'batch, ' if batch else ''}size), got {state.shape}"
                 )
-            found.append(state if batched else it.expand_dims(state, axis=1))
+            found.append(state)
         return tuple(found)
 
-    def _layers(self, x: Tensor, state: State, kept: Tensor | None) -> tuple[Tensor, State]:
+    def _through(
+        self, x: Tensor, states: Sequence[Tensor], kept: Tensor | None, batched: bool,
+        batch_first: bool,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         """The outputs of the last layer and the last states of all layers and directions."""
-        ways = 2 if self.bidirectional else 1
-        finals: list[State] = []
-        suffixes = self._suffixes()
-        for i in range(0, len(suffixes), ways):
-            if i and self.dropout and self.training:
-                x = it.dropout(x, self.dropout, generator=self.generator)
-            outs = []
-            for j in range(i, i + ways):
-                own = tuple(s[j] for s in state)
-                out, last = self._direction(x, own, suffixes[j], kept, j > i)
-                outs.append(out)
-                finals.append(last)
-            x = outs[0] if ways == 1 else it.concat(outs, axis=-1)
-        return x, tuple(it.stack(parts, axis=0) for parts in zip(*finals, strict=True))
-
-    def _direction(
-        self, x: Tensor, state: State, suffix: str, kept: Tensor | None, reverse: bool
-    ) -> tuple[Tensor, State]:
         # By attribute, since a parametrized one is computed when it is read.
-        recur, weight = self._step(), getattr(self, f"weight_hh_{suffix}")
-        bias = getattr(self, f"bias_hh_{suffix}", None)
-        project = getattr(self, f"weight_hr_{suffix}", None)
-        inputs = getattr(self, f"weight_ih_{suffix}")
-        given = it.linear(x, inputs, getattr(self, f"bias_ih_{suffix}", None))
+        own = [
+            [getattr(self, f"{kind}_{suffix}", None) for kind in _recurrent_layers.KINDS]
+            for suffix in self._suffixes()
+        ]
+        layers = _recurrent_layers.Layers(
+            step=self._step(),
+            name=type(self).__name__,
+            ways=2 if self.bidirectional else 1,
+            present=tuple([tuple([w is not None for w in ws]) for ws in own]),
+            widths=self._widths,
+            stated=bool(states),
+            masked=kept is not None,
+            batched=batched,
+            batch_first=batch_first,
+        )
+        weights = [w for ws in own for w in ws if w is not None]
+        mask = [] if kept is None else [kept]
+        drops = bool(self.dropout) and self.training and self.num_layers > 1
+        between = self._dropped if drops else None
+        return _recurrent_layers.through(layers, [x, *states, *mask, *weights], between)
 
-        def step(before: State, now: Any) -> tuple[State, Tensor]:
-            gates, goes_on = (now, None) if kept is None else now
-            after = recur(gates, before, weight, bias, project)
-            if goes_on is not None:
-                pairs = zip(after, before, strict=True)
-                after = tuple(it.where(goes_on, new, old) for new, old in pairs)
-            return after, after[0]
-
-        slices = given if kept is None else (given, kept)
-        with loops_once():
-            last, out = it.scan(step, state, slices, reverse=reverse)
-        return out, last
+    def _dropped(self, x: Tensor) -> Tensor:
+        return it.dropout(x, self.dropout, generator=self.generator)
 
     def extra_repr(self) -> str:
         text = f"{self.input_size}, {self.hidden_size}"
