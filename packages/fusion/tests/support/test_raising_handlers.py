@@ -162,6 +162,9 @@ class Slow:
     def filled(self, numbers):
         return False
 
+    def sized(self, numbers):
+        return None
+
     def keep(self, numbers):
         raise AssertionError("nothing is kept here")
 

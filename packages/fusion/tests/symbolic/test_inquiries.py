@@ -9,6 +9,7 @@ import pytest
 
 from ingle.fusion.symbolic.inquiry import Inquiry, has_sizes, settled
 from ingle.fusion.symbolic.sizes import Size, written
+from ingle.tensor.static_values import largest, smallest
 
 NUMBERS = (-3, -1, 0, 1, 2, 3, 7, 32, 64)
 
@@ -29,7 +30,7 @@ class Decisions:
         return self.answers[-1]
 
     def step(self):
-        a, b, kind = self.pick(), self.pick(), self.random.randrange(16)
+        a, b, kind = self.pick(), self.pick(), self.random.randrange(18)
         if kind < 3:
             self.known.insert(0, a + b)
         elif kind < 5:
@@ -50,8 +51,12 @@ class Decisions:
             self.known.insert(0, -a if self.ask(a >= b) else abs(b))
         elif kind == 14:
             self.known.insert(0, math.prod((a, b, 2)) if self.ask(a) else 4)
-        else:
+        elif kind == 15:
             self.known.insert(0, b if self.ask(a <= b) else (a > 3) + a)
+        elif kind == 16:
+            self.known.insert(0, largest(a, b, 3) - 1)
+        else:
+            self.known.insert(0, smallest(b, a + 2) + a)
         self.random.shuffle(self.known)
 
     def run(self, steps):
@@ -95,6 +100,18 @@ def test_a_polynomial_has_one_form():
     assert (a * b * 512) // b == a * 512
     assert (a - a, a * 0, (a + 3) - a) == (0, 0, 3)
     assert written((4 * a * b - b + 7).terms) == "a0*a1*4 - a1 + 7"
+
+
+def test_the_larger_one_of_two_is_no_question():
+    a, b = symbol(5, 7)
+    one, other = largest(a * 3, b, 2), smallest(b, a, 9)
+    assert (one.example, other.example) == (15, 5)
+    assert largest(b, a * 3, 2).terms == one.terms
+    function = a.inquiry.function((one, other, largest(1, a * 4), smallest(a, a + 1)))
+    assert function(5, 7) == (15, 5, 20, 5)
+    assert function(1, 70) == (70, 1, 4, 1)
+    assert function(30, 12) == (90, 9, 120, 30)
+    assert (largest(3, 8, 5), smallest(3, 8, 5), largest(4)) == (8, 3, 4)
 
 
 def test_what_holds_for_all_is_no_condition():

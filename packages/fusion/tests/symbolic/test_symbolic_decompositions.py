@@ -194,6 +194,27 @@ def test_random_programs_of_many_sizes_have_the_bits_of_each_alone(fills, seed):
             assert same_bits(a, b), length
 
 
+GROWING = (*range(11, 19), *range(23, 28), 47, 48, 49, 50, 64, 96, 130, 33)
+
+
+@pytest.mark.sampled(8, slow=3)
+@pytest.mark.parametrize("seed", range(24))
+def test_random_programs_run_by_plans_for_all_sizes_with_the_bits_of_each_alone(
+    fills, monkeypatch, seed
+):
+    """The first few times as they are, then by plans of their own."""
+    monkeypatch.setattr(sized_calls, "TRIES", 1 << 20)
+    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
+    run = program(seed)
+    turns = {length: 4 if length % 8 == 0 else 1 for length in GROWING}
+    found = {length: [run(length) for _ in range(turns[length])] for length in GROWING}
+    fills.alone()
+    for length in GROWING:
+        alone = run(length)
+        for got in found[length]:
+            assert all(map(same_bits, got, alone)), length
+
+
 @pytest.mark.parametrize("name", ["norm", "centred", "scaled", "places", "entropy", "placed"])
 def test_bodies_compute_with_sizes(fills, name):
     """Means divide by them, ranges count up to them, and what is checked is compared with them."""

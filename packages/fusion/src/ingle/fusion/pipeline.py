@@ -62,7 +62,13 @@ from .symbolic.decompositions import (
 )
 from .symbolic.families import Family, families_of
 from .symbolic.form import Form, form_of
-from .symbolic.sequences import FilledSequence, SymbolicSequence, generalized, symbolic_sequence
+from .symbolic.sequences import (
+    FilledSequence,
+    LateSequence,
+    SymbolicSequence,
+    generalized,
+    symbolic_sequence,
+)
 
 if TYPE_CHECKING:
     from .fusion import Fusion
@@ -127,8 +133,8 @@ def _known(device: KernelDevice, graph: Graph) -> tuple[Decompositions, tuple[An
 def any_size_plan(
     device: KernelDevice, fusion: Fusion, samples: Sequence[tuple[Graph, Sequence[Any]]]
 ) -> AnySizePlan | None:
-    """The plan of all graphs of one form; None where the device's own operations are part of it,
-    or passes cannot do without the sizes.
+    """The plan of all graphs of one form; None where operations are part of it that the device
+    computes itself, outside of executables, or passes cannot do without the sizes.
 
     Args:
         device: which compiles and runs it.
@@ -136,37 +142,46 @@ def any_size_plan(
         samples: graphs of the form, with their scalars in some run.
     """
     known, last = _known(device, samples[-1][0])
+    alike = [form_of(graph).numbers for graph, _ in samples]
     decomposition = known.serving(last)
-    if decomposition is None and known.may_serve:
-        written = [
-            (form_of(graph).numbers, written_out(*_decomposed(device, fusion, graph, examples)))
-            for graph, examples in samples
+    if decomposition is None and not known.may_serve:
+        return None
+    decomposed, rest = _decomposed(device, fusion, *samples[-1])
+    last_one = written_out(decomposed, rest)
+    if decomposition is None:
+        made = _decomposed_for_all(device, fusion, *samples[-1], alike)
+        others = [
+            (numbers, written_out(*_decomposed(device, fusion, *sample)))
+            for numbers, sample in zip(alike[:-1], samples[:-1], strict=True)
+            if made is not None and made.at(numbers) is not None
         ]
-        alike = [numbers for numbers, _ in written]
-        known.keep(_decomposed_for_all(device, fusion, *samples[-1], alike), written)
+        known.keep(made, [*others, (last, last_one)])
         decomposition = known.serving(last)
     if decomposition is None:
         return None
-    found = [decomposition.at(form_of(graph).numbers) for graph, _ in samples]
-    decomposed, rest = _decomposed(device, fusion, *samples[-1])
-    last_one = written_out(decomposed, rest)
+    found = [decomposition.at(numbers) for numbers in alike]
     inside = [w.form.numbers for w in found if w is not None]
+    pairs = _pairs(device, samples[-1][0])
     return _for_all_sizes(
-        lambda: _any_size_plan(device, decomposition, decomposed, last_one, inside)
+        lambda: _any_size_plan(device, decomposition, decomposed, last_one, inside, pairs)
     )
 
 
 def _any_size_plan(
     device: KernelDevice, decomposition: SymbolicDecomposition, decomposed: Graph,
-    written: WrittenOut, alike: Sequence[tuple[Any, ...]],
+    written: WrittenOut, alike: Sequence[tuple[Any, ...]], pairs: Donors,
 ) -> AnySizePlan | None:  # fmt: skip
     general = generalized(decomposed, alike)
-    sequence = kernel_sequence(device, general.graph, ())
+    sequence = kernel_sequence(device, general.graph, pairs)
     flags = sequence.graph.outputs[len(sequence.graph.outputs) - len(written.rest.checks) :]
-    schedule = laid_out(with_early_checks(sequence, flags))
+    schedule = laid_out(*device_calls(device, with_early_checks(sequence, flags)))
     if len(schedule.steps) != 1 or isinstance(schedule.steps[0], HostStep):
         return None
-    return AnySizePlan(device, decomposition, general, schedule, written)
+    plan = AnySizePlan(device, decomposition, general, schedule, written)
+    # What comes again has a plan of its own, of the same kernels.
+    late = LateSequence(plan.serves, lambda: symbolic_sequence(general, sequence))
+    _family(device, written.form, pairs).keep(late)
+    return plan
 
 
 def _written_out(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+from ingle.tensor.static_values import smallest
+
 from ..matmul.machine import target
 from ..matmul.microkernel import lanes_of, most_rows, most_vectors
 from ..matmul.tile import Tile
@@ -66,4 +68,4 @@ def tiling(dtype: str) -> Tiling:
 def rounded(size: int, step: int, most: int) -> int:
     """A multiple of a step near a size, no more than it takes for `most`."""
     near = max(1, round(size / step)) * step
-    return min(near, -(-most // step) * step)
+    return smallest(near, -(-most // step) * step)

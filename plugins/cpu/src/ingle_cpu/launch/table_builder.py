@@ -24,6 +24,7 @@ from ingle.fusion.device.llvm import render
 from ingle.fusion.device.targets import target_of
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import typed_key
+from ingle.tensor.static_values import largest
 
 from ..attention.launches import SCALE_AT
 from ..jit.engine import MOST, Code, IRSource, KernelCompileError, engine
@@ -242,7 +243,7 @@ class TableBuilder:
         for scratch, nbytes in enumerate(made.scratch):
             offsets[Pointer("scratch", scratch)] = end
             end += -(-nbytes // 64) * 64
-        self._scratch = max(self._scratch, end)
+        self._scratch = largest(self._scratch, end)
         for spec in made.entries:
             first = len(self._base_of), len(self._args)
             flags = WITH_PREVIOUS if spec.independent else 0
@@ -326,13 +327,13 @@ def grain_of(nest: Nest, sizes: Sequence[int]) -> int:
     if is_flat(nest):
         return WORTH
     if not nest.scattered:
-        return max(1, WORTH // _work(nest, sizes))
+        return largest(1, WORTH // _work(nest, sizes))
     # Each worker iterates over all rows, and does long ones much later than it has passed others.
     shared = sizes[-1] >= LONG_ROW and math.prod(sizes[1:]) >= 2 * WORTH
-    return max(1, -(-units(nest, sizes) // (thread_pool().threads if shared else 1)))
+    return largest(1, -(-units(nest, sizes) // (thread_pool().threads if shared else 1)))
 
 
 def _work(nest: Nest, sizes: Sequence[int]) -> int:
     """Elements in one unit of work."""
     rows = 128 if nest.lanes == "outer" else BLOCK if in_blocks(nest) else 1
-    return max(1, sizes[-1] * rows)
+    return largest(1, sizes[-1] * rows)

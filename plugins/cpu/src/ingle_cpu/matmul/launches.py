@@ -16,6 +16,7 @@ from operator import index
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES
+from ingle.tensor.static_values import largest, smallest
 
 from .abi import ADDRESSES, POINTERS_AT, DriverArgs
 from .blocking import choose as choose
@@ -163,7 +164,7 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     tiles = POINTERS_AT + 8 * _POINTER_SLOTS
     packed = tiles + _aligned(_group(choice) * choice.tile.rows * width * size)
     depth, _ = depths(problem, choice)
-    deep = min(problem.k // choice.tile.numbers * problem.at_once, depth) * size
+    deep = smallest(problem.k // choice.tile.numbers * problem.at_once, depth) * size
     high = -(-tiles_of(problem, choice) // choice.row_blocks) * choice.tile.rows
     panel = packed + _aligned(high * deep if choice.pack_a == "local" else 0)
     # Windows are packed a vector's square at a time, which may reach behind the last row.
@@ -239,8 +240,8 @@ def _compute_entry(
     values["window_args"] = len(windows)
     args = (*DriverArgs(**values), *windows, *columns, *fetched.numbers, *rest, *of_nest)
     of_one = 2 * problem.m * problem.n * problem.k * problem.turns
-    flops = of_one * math.prod(problem.batch) // max(units, 1)
-    grain = max(1, FLOPS_OF_A_CHUNK // max(flops, 1))
+    flops = of_one * math.prod(problem.batch) // largest(units, 1)
+    grain = largest(1, FLOPS_OF_A_CHUNK // largest(flops, 1))
     pointers = (*sources, Pointer("scratch", 0), *operands)
     addresses = tuple([DriverArgs._fields.index(name) for name in ADDRESSES if values[name]])
     return EntrySpec(function, pointers, args, units, grain, code=(code,), addresses=addresses)

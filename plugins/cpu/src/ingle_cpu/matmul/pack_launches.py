@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from ingle.fusion.device.kernels import SIZES
+from ingle.tensor.static_values import largest, smallest
 
 from .code import pack_addresses
 from .machine import target
@@ -25,10 +26,11 @@ def packed(
     outer, inner = packing.strides[-2:]
     along_k = outer == SIZES[packing.dtype] * NUMBERS[packing.form]
     # Memory along k is read panel by panel, in one go.
-    slab = max(packing.depth, 1) if along_k else SLAB
-    slabs = max(1, -(-packing.depth // slab))
+    depth = largest(packing.depth, 1)
+    slab = depth if along_k else SLAB
+    slabs = -(-depth // slab)
     values = {
-        "panels": max(packing.panels, 1), "slabs": slabs, "slab": slab, "depth": packing.depth,
+        "panels": largest(packing.panels, 1), "slabs": slabs, "slab": slab, "depth": packing.depth,
         "count": packing.extent, "width": packing.width, "last_width": packing.last,
         "outer": outer, "inner": inner, "to_matrix": packing.matrix,
         "batch1": max(packing.sizes[1], 1), "batch2": max(packing.sizes[2], 1),
@@ -36,8 +38,8 @@ def packed(
     }  # fmt: skip
     _, function = pack_addresses(packing.dtype, packing.form, target())
     units = math.prod(packing.sizes) * packing.panels * slabs
-    one = max(1, packing.width * min(slab, max(packing.depth, 1)))
+    one = packing.width * smallest(slab, depth)
     # A unit's neighbours are the panels beside it, which lie in the same pages.
-    grain = max(1, WORTH // one) if along_k else max(packing.panels, WORTH // one, 1)
+    grain = largest(1, WORTH // one, *[] if along_k else [packing.panels])
     args = tuple(values[name] for name in PANEL_ARGS)
     return EntrySpec(function, tuple(pointers), args, units, grain, independent)

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES
+from ingle.tensor.static_values import largest
 
 from .problem import three
 from .tile import Form, compute_dtype
@@ -53,13 +54,13 @@ class Packing(NamedTuple):
     @property
     def matrix(self) -> int:
         """Bytes of a packed matrix."""
-        numbers = (max(self.panels - 1, 0) * self.width + self.last) * self.depth
+        numbers = (largest(self.panels - 1, 0) * self.width + self.last) * self.depth
         return -(-numbers * SIZES[compute_dtype(self.dtype)] // 64) * 64
 
     @property
     def nbytes(self) -> int:
         """Bytes of all packed matrices."""
-        return max(64, math.prod(self.sizes) * self.matrix)
+        return largest(64, math.prod(self.sizes) * self.matrix)
 
     @property
     def packed_steps(self) -> tuple[int, int, int]:

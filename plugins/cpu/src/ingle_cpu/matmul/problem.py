@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import Windows
+from ingle.tensor.static_values import largest, smallest
 
 from .machine import multiplies_pairs, multiplies_tiles, takes_quads
 from .tile import BYTES, QUADS, TILES, WORDS, Tile
@@ -65,7 +66,7 @@ class Problem(NamedTuple):
     @property
     def at_once(self) -> int:
         """How many turns are packed one behind the other, so that tiles sum over all of them."""
-        return min(self.turns, max(1, DEPTH // max(self.k, 1)))
+        return smallest(self.turns, largest(1, DEPTH // largest(self.k, 1)))
 
 
 class Choice(NamedTuple):

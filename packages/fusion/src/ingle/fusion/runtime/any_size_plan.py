@@ -122,6 +122,14 @@ class AnySizePlan:
         run = self.at(numbers)
         return None if run is None else self.kernels.call(self, run, made_by, lines)
 
+    def serves(self, numbers: Sequence[Any]) -> bool:
+        """Whether it holds for a decomposed graph.
+
+        Args:
+            numbers: of that graph.
+        """
+        return self._general.answer(self._sizes, numbers) is not None
+
     def at(self, numbers: Sequence[Any]) -> SizedRun | None:
         """What becomes of a graph of the form; None if it does not answer alike.
 

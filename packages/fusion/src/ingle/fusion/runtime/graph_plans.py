@@ -161,11 +161,13 @@ class GraphPlans:
                 the same handle.
             donation: what holds if this raises.
         """
-        outputs = self._sized(given, numbers)
+        known, outputs = self._sizes, self._sized(given, numbers)
+        if outputs is None and self._waits(numbers):
+            return self._one_by_one(given, numbers)
+        if outputs is None and self._sizes is not known:
+            outputs = self._sized(given, numbers)
         if outputs is not None:
             return outputs
-        if self._waits(numbers):
-            return self._one_by_one(given, numbers)
         if self.products:
             layout = layout_of(self._device, given, self.products)
             if layout:
@@ -188,15 +190,25 @@ class GraphPlans:
         return GraphPlans.run_donating(self, given, numbers, donatable, donation)
 
     def _sized(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:
-        """Runs it for the first time on sizes that a plan for all sizes serves. What comes again
-        has a plan of its own, which writes over what nobody needs."""
+        """Runs it the first few times on sizes that a plan for all sizes serves. What comes again
+        and again has a plan of its own, which writes over what nobody needs."""
         sizes = self._sizes
         if sizes is None or self._plans:
             return None
-        outputs = sizes.run_once(given, numbers)
+        outputs = sizes.run(given, numbers)
         if outputs is None:
             self.filled(numbers)
         return outputs
+
+    @uncollected()
+    def sized(self, numbers: Sequence[Any]) -> bool | None:
+        """Whether a plan for all sizes runs the graph as it is; None where there can be none."""
+        if self._plans or not SizedGraph.may_serve(self._device, self._graph):
+            return None
+        self._sizes = SizedGraph.of(self._device, self._fusion, self._graph, numbers)
+        if self._sizes is not None:
+            return True
+        return None if SizedGraph.gave_up(self._device, self._graph) else False
 
     def report(self) -> None:
         """Raises what went wrong in earlier runs in the background."""
@@ -255,10 +267,8 @@ class GraphPlans:
     def filled(self, numbers: Sequence[Any]) -> bool:
         """Whether a plan for all sizes serves the graph, which is filled in now."""
         self.fills = False
-        if not self._plans and self._sizes is None:
-            self._sizes = SizedGraph.of(self._device, self._fusion, self._graph, numbers)
-            if self._sizes is not None:
-                return True
+        if self._sizes is None and self.sized(numbers):
+            return True
         if not self._plans:
             plan = filled_graph(self._device, self._fusion, self._graph, numbers)
             if plan is None:

@@ -56,6 +56,11 @@ class SizedPlans(Protocol):
     in_slices: bool
     fills: bool
 
+    def sized(self, numbers: Sequence[Any]) -> bool | None:
+        """Whether a plan for all sizes runs it as it is, which helps to make one if not; None
+        where there can be none."""
+        ...
+
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
         """Runs it."""
         ...
@@ -146,7 +151,7 @@ class LogFamily:
         self._lock = renewed(self, "_lock")
         self._examples: list[Example] = []
         self._begun: _Begun | None = None
-        self._made = self._served = self._missed = 0
+        self._made = self._served = self._missed = self._sized = 0
         self._recalled = self._unknown = 0
         self._filling = Durations()
         self._impossible = False
@@ -175,6 +180,11 @@ class LogFamily:
     @property
     def serves(self) -> bool:
         """Whether there is a plan for all sizes that is worth a look."""
+        return self._sized > 0 or self._fills
+
+    @property
+    def _fills(self) -> bool:
+        """Whether there is one that is filled in, as plans of their own."""
         return self._made > 0 and self._missed <= IN_VAIN + self._served
 
     @property
@@ -197,28 +207,30 @@ class LogFamily:
         """
         if self._impossible:
             return None
-        if self.serves:
+        plans = prepare()
+        if not isinstance(plans, SizedPlans):  # a device that has none
+            self._impossible = True
+            return None
+        serves = plans.sized(example[1])
+        if serves is not None:
+            self._sized += serves
+            return plans if serves else None
+        if self._fills:
             if self._filling.average > DEAREST * self.alone.average:
                 return None
-            found = self._filled(example, prepare)
-            if found is not None:
-                return found
-        self._go_on(example, prepare)
+            with self._filling.measured():
+                found = plans.filled(example[1])
+            self._served += found
+            self._missed += not found
+            if found:
+                return plans
+        self._go_on(example, plans)
         return None
 
-    def _filled(self, example: Example, prepare: Callable[[], Any]) -> SizedPlans | None:
-        """The plan for all sizes, filled in for a log; None where it does not hold for it."""
-        with self._filling.measured():
-            plans = prepare()
-            found = isinstance(plans, SizedPlans) and plans.filled(example[1])
-        self._served += found
-        self._missed += not found
-        return plans if found else None
-
-    def _go_on(self, example: Example, prepare: Callable[[], Any]) -> None:
+    def _go_on(self, example: Example, plans: SizedPlans) -> None:
         """Goes on with the plan that is being made, or begins one; the log is an example."""
         with self._lock:
-            begun = self._begun or self._begin(example, prepare)
+            begun = self._begun or self._begin(example, plans)
         if begun is None:
             return
         done = False  # where it is interrupted
@@ -233,18 +245,13 @@ class LogFamily:
                     self._begun = None
                     self._made += 1
 
-    def _begin(self, example: Example, prepare: Callable[[], Any]) -> _Begun | None:
+    def _begin(self, example: Example, plans: SizedPlans) -> _Begun | None:
         """Begins a plan for all sizes, if there are examples enough and those that were made before
         have served."""
         self._examples.append(example)
         if len(self._examples) < EXAMPLES or self._made > 2 + self._served // 2:
             del self._examples[: 1 - EXAMPLES]
             return None
-        plans = prepare()
-        alike, self._examples = tuple(self._examples[:-1]), []
-        if not isinstance(plans, SizedPlans):  # a device that has none
-            self._impossible = True
-            return None
-        plans.alike = alike
+        plans.alike, self._examples = tuple(self._examples[:-1]), []
         self._begun = _Begun(plans, example[1])
         return self._begun

@@ -33,6 +33,9 @@ nobody takes longer than plans for each size."""
 TRIES = 6
 """After so many plans that could not be made, graphs are left to plans for each size. Behind each
 of them twice as many examples are waited for: the last ones may have been cases of their own."""
+FAILURES = 2
+"""So many of them say that there may never be one: a first one is mostly of sizes such as 1 and 2,
+which are numbers of the code as well."""
 
 Sample = tuple[Graph, Sequence[Any]]
 """A graph, with its scalars in some run."""
@@ -75,6 +78,15 @@ class SizedCalls:
         """Whether there is a plan for all sizes."""
         return bool(self._plans)
 
+    @property
+    def gave_up(self) -> bool:
+        """Whether plans for all sizes could not be made, or those that were serve nobody."""
+        return (not self._plans and self._failed >= min(FAILURES, TRIES)) or self._serves_nobody
+
+    @property
+    def _serves_nobody(self) -> bool:
+        return self._made > UNSERVED + self._served // 2
+
     def note(
         self, graph: Graph, numbers: Sequence[Any], make: Maker, steps: float = 0
     ) -> None:  # fmt: skip
@@ -105,7 +117,7 @@ class SizedCalls:
 
     def _due(self, graph: Graph, numbers: Sequence[Any]) -> tuple[Sample, ...]:
         """The examples that are to be made a plan of, of which a graph is the last one, if any."""
-        if self._failed >= TRIES or self._made > UNSERVED + self._served // 2:
+        if self._failed >= TRIES or self._serves_nobody:
             return ()
         self._waiting -= 1
         if self._waiting >= EXAMPLES:
@@ -136,6 +148,7 @@ class SizedCalls:
             self._waiting = 1 << self._failed
         else:
             self._made += 1
+            self._failed = 0
             self._plans = [_PlanOfExamples(plan, self._examples), *self._plans[: MOST_PLANS - 1]]
 
     def call(

@@ -7,6 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ingle.tensor.static_values import largest
+
 ALIGNMENT = 64
 FEW = 64
 """Values up to which looking at all of them takes less time than a tree."""
@@ -46,7 +48,7 @@ def packed(spans: Sequence[LiveBuffer]) -> tuple[dict[int, int], int]:
                 at = end
         offsets[span.value] = at
         calendar.occupy(span.first, span.last, at, at + room)
-        size = max(size, at + room)
+        size = largest(size, at + room)
     return offsets, size
 
 

@@ -164,6 +164,7 @@ class Decompositions:
                 self._failed = IN_VAIN
             elif _agrees(made, examples):
                 self._made = [made, *self._made[: MOST_MADE - 1]]
+                self._failed = 0
             else:
                 self._failed += 1
 

@@ -9,7 +9,7 @@ from weakref import WeakKeyDictionary
 
 from ingle.tensor.locks import renewed
 
-from .sequences import FilledSequence, SymbolicSequence
+from .sequences import FilledSequence, LateSequence, SymbolicSequence
 
 T = TypeVar("T")
 
@@ -60,7 +60,7 @@ class Family:
     def __init__(self) -> None:
         self._lock = renewed(self, "_lock")
         self._examples: list[tuple[Any, ...]] = []
-        self._plans: list[SymbolicSequence] = []
+        self._plans: list[SymbolicSequence | LateSequence] = []
         self._made = self._served = self._fixed = 0
 
     def found(
@@ -75,7 +75,7 @@ class Family:
                 return found
         return None
 
-    def keep(self, made: SymbolicSequence) -> None:
+    def keep(self, made: SymbolicSequence | LateSequence) -> None:
         """Has a sequence serve the next graphs."""
         with self._lock:
             self._plans = [made, *self._plans[: MOST_PLANS - 1]]

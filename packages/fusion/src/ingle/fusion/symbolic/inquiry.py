@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .sizes import Size, Terms, written
+from .sizes import Size, Terms, terms_of, written
 
 
 class Inquiry:
@@ -27,7 +27,7 @@ class Inquiry:
         self.apart = apart
         self.symbols = [Size(self, (((k,), 1),), n) for k, n in enumerate(examples)]
         self._atoms = len(examples)
-        self._quotients: dict[tuple[Terms, Terms], int] = {}
+        self._derived: dict[tuple[str, Terms, Terms], int] = {}
         self._negative: dict[Terms, bool] = {}
         self._zero: dict[Terms, bool] = {}
         self._steps: list[str] = []
@@ -75,12 +75,40 @@ class Inquiry:
 
     def quotient(self, left: Terms, right: Terms, example: int) -> Terms:
         """The polynomial of a quotient, rounded down, that is none of the symbols."""
-        atom = self._quotients.get((left, right))
+        return self._atom(f"({written(left)}) // ({written(right)})", "//", left, right)
+
+    def larger(self, left: Any, right: Any) -> Any:
+        """The larger one of two sizes, without a question which that is."""
+        difference = left - right
+        if isinstance(difference, Size):
+            negative = self._known_sign(difference.terms)
+        else:
+            negative = difference < 0
+        if negative is not None:
+            return right if negative else left
+        one, other = sorted([terms_of(left), terms_of(right)])
+        text = f"max({written(one)}, {written(other)})"
+        example = max(example_of(left), example_of(right))
+        return Size(self, self._atom(text, "larger", one, other), example)
+
+    def _atom(self, text: str, operation: str, left: Terms, right: Terms) -> Terms:
+        """What is no polynomial of the symbols, as one of its own."""
+        atom = self._derived.get((operation, left, right))
         if atom is None:
-            atom = self._quotients[left, right] = self._atoms
+            atom = self._derived[operation, left, right] = self._atoms
             self._atoms += 1
-            self._steps.append(f"a{atom} = ({written(left)}) // ({written(right)})")
+            self._steps.append(f"a{atom} = {text}")
         return (((atom,), 1),)
+
+    def _known_sign(self, terms: Terms) -> bool | None:
+        """Whether a polynomial is negative for all symbols that answer what was asked; None if that
+        is not seen at once."""
+        single = self._single(terms)
+        if single is None:
+            return terms[0][1] < 0 if self._follows(terms) else None
+        symbol, by, rest = single
+        ends = self._ranges[symbol].least * by + rest, self._ranges[symbol].most * by + rest
+        return True if max(ends) < 0 else False if min(ends) >= 0 else None
 
     def _check(self, question: str, answer: bool) -> None:
         self._steps.append(f"if {'not ' if answer else ''}({question}): return None")
@@ -118,7 +146,7 @@ class Inquiry:
         body = "\n    ".join(lines)
         exec(f"def at({parameters}):\n    {body}\n", names)
         made: Callable[..., Any] = names["at"]
-        for known in (self._negative, self._zero, self._quotients):
+        for known in (self._negative, self._zero, self._derived):
             known.clear()  # sizes may outlive this, in operations that others have seen
         return made
 
@@ -128,19 +156,19 @@ class _Range:
 
     def __init__(self) -> None:
         self.least: float = float("-inf")
-        self._most: float = float("inf")
+        self.most: float = float("inf")
         self._excluded: set[int] = set()
 
     def note_sign(self, by: int, rest: int, negative: bool) -> None:
         """Whether `symbol * by + rest` is less than 0."""
         if negative and by > 0:
-            self._most = min(self._most, (-rest - 1) // by)
+            self.most = min(self.most, (-rest - 1) // by)
         elif negative:
             self.least = max(self.least, rest // -by + 1)
         elif by > 0:
             self.least = max(self.least, -(rest // by))
         else:
-            self._most = min(self._most, rest // -by)
+            self.most = min(self.most, rest // -by)
 
     def note_zero(self, by: int, rest: int, zero: bool) -> None:
         """Whether `symbol * by + rest` is 0."""
@@ -148,7 +176,7 @@ class _Range:
             return
         if zero:
             self.least = max(self.least, -rest // by)
-            self._most = min(self._most, -rest // by)
+            self.most = min(self.most, -rest // by)
         else:
             self._excluded.add(-rest // by)
 
@@ -157,9 +185,9 @@ class _Range:
         parts = []
         if self.least > float("-inf"):
             parts.append(f"{name} >= {self.least}")
-        if self._most < float("inf"):
-            parts.append(f"{name} <= {self._most}")
-        excluded = sorted(n for n in self._excluded if self.least <= n <= self._most)
+        if self.most < float("inf"):
+            parts.append(f"{name} <= {self.most}")
+        excluded = sorted(n for n in self._excluded if self.least <= n <= self.most)
         if excluded:
             parts.append(f"{name} not in {{{', '.join(map(str, excluded))}}}")
         return " and ".join(parts)

@@ -13,6 +13,7 @@ from ..ir.views import View, Views
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..schedule.schedule import HostStep, KernelSequence
+from ..schedule.whole_calls import WholeCall
 from .form import VARYING, with_numbers
 from .inquiry import Inquiry, has_sizes, settled
 from .relations import symbols_for
@@ -199,9 +200,34 @@ class SymbolicSequence:
         return KernelSequence(new, Views(new, found), made, inline)
 
 
+class LateSequence:
+    """A symbolic sequence that is written when it first serves a graph, which may never be.
+
+    Args:
+        serves: says, by a graph's numbers, whether it does.
+        make: writes it.
+    """
+
+    def __init__(
+        self, serves: Callable[[Sequence[Any]], bool], make: Callable[[], SymbolicSequence]
+    ) -> None:
+        self._serves = serves
+        self._make = make
+        self._made: SymbolicSequence | None = None
+
+    def at(self, numbers: Sequence[Any], constants: Sequence[Any]) -> FilledSequence | None:
+        """As that of the sequence."""
+        if self._made is None:
+            if not self._serves(numbers):
+                return None
+            self._made = self._make()
+        return self._made.at(numbers, constants)
+
+
 _FIELDS: dict[type, tuple[str, ...]] = {
     NestCall: ("arguments", "sizes", "strides", "fixed"),
     ContractionCall: ("batch", "sizes", "a", "b", "operands", "windows"),
+    WholeCall: ("arguments", "avals", "results"),
 }
 """What depends on sizes in a call; kernels do not."""
 

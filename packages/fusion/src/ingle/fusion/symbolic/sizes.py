@@ -102,6 +102,9 @@ class Size(SymbolicInt):
     def __abs__(self) -> Any:
         return -self if self < 0 else self
 
+    def larger(self, other: Any) -> Any:
+        return self.inquiry.larger(self, other)
+
     def _with(self, terms: Terms, example: int) -> Any:
         if not terms or terms[0][0] == ():
             return example
@@ -154,6 +157,11 @@ class Size(SymbolicInt):
 
     def __float__(self) -> float:
         return float(self.__index__())
+
+
+def terms_of(x: Any) -> Terms:
+    """Those of a size, which may be a number."""
+    return x.terms if isinstance(x, Size) else _constant(int(x))
 
 
 def written(terms: Terms) -> str:
