@@ -26,11 +26,11 @@ def break_planning(
     asked: list[object] = []
     own = pipeline.kernel_sequence
 
-    def fails(device: object, graph: object, pairs: object) -> object:
+    def fails(device: object, graph: object, pairs: object, layers: object = None) -> object:
         if len(graph.nodes) > 1 and len(asked) < times:  # type: ignore[attr-defined]
             asked.append(graph)
             raise error or KeyError("%7")
-        return own(device, graph, pairs)  # type: ignore[arg-type]
+        return own(device, graph, pairs, layers)  # type: ignore[arg-type]
 
     monkeypatch.setattr(pipeline, "kernel_sequence", fails)
     return asked

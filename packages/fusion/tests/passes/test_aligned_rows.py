@@ -27,7 +27,8 @@ def aligned(monkeypatch: pytest.MonkeyPatch) -> None:
     """Has plans made as for a device that wants such rows."""
     whole = pipeline.filled_sequence
 
-    def filled(device: Any, graph: Graph, pairs: Any) -> Any:
+    def filled(device: Any, graph: Graph, pairs: Any, layers: Any) -> Any:
+        assert layers is None
         return whole(device, with_aligned_rows(graph), pairs)
 
     monkeypatch.setattr(pipeline, "filled_sequence", filled)
@@ -136,10 +137,10 @@ def test_others_stay(monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[Graph] = []
     whole = pipeline.filled_sequence
 
-    def filled(device: Any, graph: Graph, pairs: Any) -> Any:
+    def filled(device: Any, graph: Graph, pairs: Any, layers: Any) -> Any:
         seen.append(graph)
         assert with_aligned_rows(graph) is graph
-        return whole(device, graph, pairs)
+        return whole(device, graph, pairs, layers)
 
     monkeypatch.setattr(pipeline, "filled_sequence", filled)
     for a, b in (

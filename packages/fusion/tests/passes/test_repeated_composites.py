@@ -9,7 +9,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn, optim
-from ingle.fusion import compile, pipeline
+from ingle.fusion import compile
+from ingle.fusion.passes import by_layers
 from ingle.fusion.passes.repeated_composites import Copies
 from ingle.fusion.runtime import graph_plans
 from ingle.tensor.operation import OPERATIONS
@@ -37,7 +38,7 @@ def graphs(program: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What a program's compiled call is expanded to, with the numbers that the host computes."""
     found: list[Any] = []
 
-    decompose = pipeline.decompose
+    decompose = by_layers.decompose
 
     def noted(*args: Any) -> Any:
         made = decompose(*args)
@@ -47,9 +48,9 @@ def graphs(program: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
     with it.device("cpu"):
         program()  # plans of operations that run alone are made once
-        monkeypatch.setattr(pipeline, "decompose", noted)
+        monkeypatch.setattr(by_layers, "decompose", noted)
         program()
-    monkeypatch.setattr(pipeline, "decompose", decompose)
+    monkeypatch.setattr(by_layers, "decompose", decompose)
     return found
 
 

@@ -12,10 +12,11 @@ from ingle.fusion import compile
 from ingle.fusion.ir.graph import Graph
 from ingle.fusion.ir.layers import layers_of
 from ingle.fusion.ir.repeated_runs import Run, runs_of
+from ingle.fusion.ir.short_graph import UnlikeError
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.schedule import repeated_layers, scheduler
 from ingle.fusion.schedule.donation import donors
-from ingle.fusion.schedule.repeated_layers import LoweredGroup, UnlikeError, ordered, shortened
+from ingle.fusion.schedule.repeated_layers import LoweredGroup, ordered, shortened
 from ingle.fusion.schedule.schedule import laid_out
 from ingle.fusion.schedule.scheduler import Scheduler
 from ingle.tensor.contract import Aval
@@ -43,8 +44,8 @@ def both(monkeypatch):
     def planned(scheduler, way):
         lengths = []
 
-        def noting(graph):
-            short = way(graph)
+        def noting(graph, layers):
+            short = way(graph, layers)
             lengths.extend([] if short is None else [len(short.graph.nodes)])
             return short
 
@@ -54,7 +55,7 @@ def both(monkeypatch):
 
     def twice(self):
         graph, pairs = self._graph, self._donors
-        whole, _ = planned(Scheduler(graph, self._legality, pairs), lambda graph: None)
+        whole, _ = planned(Scheduler(graph, self._legality, pairs), lambda graph, layers: None)
         now, lengths = planned(self, shortened)
         if lengths:
             assert list(now.calls) == list(whole.calls)
@@ -173,7 +174,7 @@ def test_layers_are_planned_once(monkeypatch):
     monkeypatch.setattr(Scheduler, "groups", noting)
     now = trained("mlp")
     assert len(planned) == 1
-    monkeypatch.setattr(scheduler, "shortened", lambda graph: None)
+    monkeypatch.setattr(scheduler, "shortened", lambda graph, layers: None)
     whole = trained("mlp")
     assert 3 * planned[0] < 2 * planned[1]
     for one, other in zip(now, whole, strict=True):

@@ -82,10 +82,10 @@ class Compared:
         filled_sequence = pipeline.filled_sequence
         monkeypatch.setattr(families, "_of", type(families._of)())
 
-        def chosen(device, graph, pairs):
+        def chosen(device, graph, pairs, layers=None):
             if self.alone:
                 return FilledSequence(pipeline.kernel_sequence(device, graph, pairs))
-            got = filled_sequence(device, graph, pairs)
+            got = filled_sequence(device, graph, pairs, layers)
             self.served.append(got.sources is not None)
             return got
 

@@ -28,8 +28,8 @@ def made(monkeypatch):
     found, filled_sequence = [], pipeline.filled_sequence
     monkeypatch.setattr(families, "_of", type(families._of)())
 
-    def both(device, graph, pairs):
-        got = filled_sequence(device, graph, pairs)
+    def both(device, graph, pairs, layers=None):
+        got = filled_sequence(device, graph, pairs, layers)
         found.append((graph, got, pipeline.kernel_sequence(device, graph, pairs)))
         return got
 

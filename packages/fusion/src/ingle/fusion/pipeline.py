@@ -24,10 +24,11 @@ from .errors import PlanWarning
 from .grouping.late_copies import with_late_copies
 from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
+from .ir.layers import Layers
 from .passes.aligned_rows import with_aligned_rows
+from .passes.by_layers import by_layers, decomposed_by_layers
 from .passes.checks_apart import with_checks_apart
 from .passes.concat_of_pads import with_concat_of_pads
-from .passes.decompose import decompose
 from .passes.numbers_given import with_numbers_given
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
@@ -96,10 +97,10 @@ def compile_graph(
         example = _written_out(device, fusion, other, scalars)
         assert example is not None, "it is due"
         _family(device, example.form, _pairs(device, other)).note(example.form.numbers)
-    decomposed, rest = _decomposed(device, fusion, graph, examples)
+    decomposed, rest, layers = _with_layers(device, fusion, graph, examples)
     if alike:
         _note_written(device, fusion, graph, examples, written_out(decomposed, rest))
-    filled = filled_sequence(device, decomposed, _pairs(device, graph))
+    filled = filled_sequence(device, decomposed, _pairs(device, graph), layers)
     return _scheduled(device, fusion, graph, rest, filled, passing)
 
 
@@ -240,10 +241,21 @@ def _decomposed(
     device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
 ) -> tuple[Graph, Remainder]:
     """The graph in operations that kernels are generated for, and what else a plan takes of it."""
-    found = decompose(graph, examples, fusion, Legality(device))
-    new = with_aligned_rows(found.graph) if device.aligns_rows else found.graph
+    return _with_layers(device, fusion, graph, examples)[:2]
+
+
+def _with_layers(
+    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
+) -> tuple[Graph, Remainder, Layers | None]:
+    """The same, and the layers of the graph, if it is known to have many."""
+
+    def aligned(graph: Graph) -> Graph:
+        return with_aligned_rows(graph) if device.aligns_rows else graph
+
+    legality = Legality(device)
+    found, layers = decomposed_by_layers(graph, examples, fusion, legality, aligned)
     rest = found.scalars, tuple(found.checks), tuple(found.constants)
-    return new, Remainder(*rest, read_by_products(new))
+    return found.graph, Remainder(*rest, read_by_products(found.graph)), layers
 
 
 def _pairs(device: KernelDevice, graph: Graph) -> Donors:
@@ -294,7 +306,9 @@ def _scheduled(
     return ScheduledPlan(device, data, operations, schedule, passing, graph.lines)
 
 
-def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> FilledSequence:
+def filled_sequence(
+    device: KernelDevice, graph: Graph, pairs: Donors, layers: Layers | None = None
+) -> FilledSequence:
     """The kernels of a decomposed graph: those of one for all sizes, or of its sizes alone.
 
     The arguments are those of `kernel_sequence`.
@@ -309,7 +323,7 @@ def filled_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> Filled
     if general is None:
         given = with_numbers_given(graph) if device.fixes_numbers else None
         if given is None:
-            return FilledSequence(kernel_sequence(device, graph, pairs))
+            return FilledSequence(kernel_sequence(device, graph, pairs, layers))
         return FilledSequence(kernel_sequence(device, given.graph, pairs), given.sources, constants)
     family.keep(general)
     found = general.at(numbers, constants)
@@ -345,21 +359,30 @@ def _for_all_sizes(make: Callable[[], T]) -> T | None:
         return None
 
 
-def kernel_sequence(device: KernelDevice, graph: Graph, pairs: Donors) -> KernelSequence:
+def kernel_sequence(
+    device: KernelDevice, graph: Graph, pairs: Donors, layers: Layers | None = None
+) -> KernelSequence:
     """The kernels of a decomposed graph, in order.
 
     Args:
         device: says which operations kernels are generated for.
         graph: without composites.
         pairs: inputs and outputs that may share memory.
+        layers: of the graph, if it is known to have many.
     """
-    optimized = with_split_rows(with_concat_of_pads(simplify(graph)))
-    if device.splits_sums:
-        optimized = simplify(optimized)  # rows of a sum's pieces are widened as other readers do
+
+    def passes(graph: Graph) -> Graph:
+        new = with_split_rows(with_concat_of_pads(simplify(graph)))
+        # Rows of a sum's pieces are widened as other readers do.
+        return simplify(new) if device.splits_sums else new
+
+    before, layers = by_layers(graph, layers, passes)
+    optimized = before
     if type(graph) is Graph:
         optimized = with_late_copies(optimized, device)
     if checks_of(device) is not None:
         optimized = with_checks_apart(optimized)
     # Kernels for all sizes alike have been compiled for the sizes that came before, all but a few.
     begin = device.begin_compiling if beside() and type(graph) is Graph else None
-    return Scheduler(optimized, Legality(device), pairs, begin).sequence()
+    known = layers if optimized is before else None
+    return Scheduler(optimized, Legality(device), pairs, begin, known).sequence()

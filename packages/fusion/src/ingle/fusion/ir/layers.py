@@ -47,13 +47,13 @@ class _NoLayersError(Exception):
     """The runs do not belong together."""
 
 
-def layers_of(graph: Graph) -> Layers | None:
-    """The layers of a graph; None if it has none, or few."""
+def layers_of(graph: Graph, fewest: int = FEWEST_LAYERS) -> Layers | None:
+    """The layers of a graph; None if it has none, or fewer than that."""
     runs = runs_of(graph)
-    if not runs or runs[0].blocks < FEWEST_LAYERS:
+    if not runs or runs[0].blocks < fewest:
         return None
     try:
-        return _Matching(graph, runs).layers()
+        return _Matching(graph, runs, fewest).layers()
     except _NoLayersError:
         return None
 
@@ -64,10 +64,12 @@ class _Matching:
     Args:
         graph: whose layers are looked for.
         runs: its repeated runs.
+        fewest: layers that are wanted.
     """
 
-    def __init__(self, graph: Graph, runs: list[Run]) -> None:
+    def __init__(self, graph: Graph, runs: list[Run], fewest: int) -> None:
         self._graph = graph
+        self._fewest = fewest
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         self._runs = runs
         self._block: dict[int, tuple[int, int]] = {}
@@ -180,7 +182,7 @@ class _Matching:
             following[layer] = pairs
             row = [*row, layer]
             best = max(best, row, key=len)
-        if len(best) + 1 < FEWEST_LAYERS:
+        if len(best) + 1 < self._fewest:
             raise _NoLayersError
         self._add_inputs([following[layer] for layer in best], best[0], value_spots, places)
         values.update({spot: value for value, spot in value_spots.items()})
@@ -201,7 +203,10 @@ class _Matching:
         pairs: dict[int, int] = {}
         for position in positions:
             place, layer = node_spots[position]
-            one, other = graph.nodes[position], graph.nodes[nodes[place, layer + 1]]
+            there = nodes.get((place, layer + 1))
+            if there is None:
+                return None
+            one, other = graph.nodes[position], graph.nodes[there]
             if one.op is not other.op or len(one.args) != len(other.args):
                 return None
             for a, b in zip(one.results, other.results, strict=True):
@@ -233,9 +238,10 @@ class _Matching:
                 if after.setdefault(a, b) != b:
                     raise _NoLayersError
                 begins.setdefault(a, layer)
-        if len({*after.values()}) != len(after):
+        later = {*after.values()}
+        if len(later) != len(after):
             raise _NoLayersError
-        for start in [a for a in after if a not in set(after.values())]:
+        for start in [a for a in after if a not in later]:
             value, layer = start, begins[start]
             value_spots[value] = places, layer
             while value in after:

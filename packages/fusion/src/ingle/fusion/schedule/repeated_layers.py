@@ -13,8 +13,9 @@ import heapq
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from ..ir.graph import Graph, Node
+from ..ir.graph import Graph
 from ..ir.layers import Layers, Spot, layers_of
+from ..ir.short_graph import FEWEST_NODES, ShortGraph, UnlikeError
 from ..ir.views import Views
 from ..lowering.nests import NestCall
 from ..support.time_slices import tick
@@ -24,8 +25,6 @@ KEPT = 5
 """Layers that are planned."""
 STEADY = 2
 """The one of these that is written again; the two beside it have to be like it."""
-FEWEST_NODES = 512
-"""Graphs of fewer operations are planned in less time than layers are found."""
 
 
 class LoweredGroup(NamedTuple):
@@ -51,84 +50,8 @@ Numbered: TypeAlias = Callable[[int], int]
 """The number of a layer in the whole graph, by that among those that are there."""
 
 
-class UnlikeError(Exception):
-    """The layers in the middle have become different things."""
-
-
-class Shortened:
-    """A graph with fewer layers; made by `shortened`.
-
-    Args:
-        graph: with composites expanded.
-        layers: its layers.
-
-    Attributes:
-        graph: what is to be planned. Values have their numbers.
-    """
-
-    def __init__(self, graph: Graph, layers: Layers) -> None:
-        self.graph = graph
-        self._layers = layers
-        self._full = graph
-        self._from = layers.first + STEADY
-        self._left_out = layers.last - layers.first + 1 - KEPT
-        self._until = self._from + self._left_out
-        self._positions: list[int] = []
-        self._over: set[int] = set()
-        """Nodes that read over what was left out."""
-
-    def leave_out(self) -> None:
-        """Leaves out layers in the middle; what read them reads the layers beside them.
-
-        Raises:
-            UnlikeError: something else reads them.
-        """
-        graph, layers, nodes = self._full, self._layers, list[Node]()
-        gone: set[int] = set()
-        for position, node in enumerate(graph.nodes):
-            spot = layers.node_spots.get(position)
-            if spot is not None and self._from < spot[1] <= self._until:
-                gone.update(node.results)
-                continue
-            now = node if spot is None else self._joined(node, *spot)
-            if now is not node:
-                self._over.add(position)
-            nodes.append(now)
-            self._positions.append(position)
-        if any(a in gone for node in nodes for a in node.args):
-            raise UnlikeError
-        outputs = tuple([self._instead(o) if o in gone else o for o in graph.outputs])
-        self.graph = Graph(graph.values, nodes, graph.inputs, graph.scalars, outputs, graph.donors)
-
-    def _kept(self, layer: int) -> int:
-        """A layer's number among those that are there."""
-        return layer if layer <= self._until else layer - self._left_out
-
-    def _whole(self, layer: int) -> int:
-        """The number in the whole graph of a layer among those that are there."""
-        return layer if layer <= self._from else layer + self._left_out
-
-    def _joined(self, node: Node, place: int, layer: int) -> Node:
-        """A node that reads the layer before it, or behind it, though others were in between."""
-        layers = self._layers
-        if not layers.first <= layer <= layers.last:
-            return node
-        args = list(node.args)
-        for n, (value, moves) in enumerate(zip(node.args, layers.moving[place], strict=True)):
-            spot = layers.value_spots.get(value) if moves else None
-            if spot is not None:
-                other = self._whole(self._kept(layer) + spot[1] - layer)
-                args[n] = layers.values.get((spot[0], other), -1)
-        if args == list(node.args):
-            return node
-        if -1 in args:
-            raise UnlikeError
-        return Node(node.op, tuple(args), node.results)
-
-    def _instead(self, output: int) -> int:
-        """An output of a layer that is there, for one of a layer that is not."""
-        place, _ = self._layers.value_spots[output]
-        return self._layers.values[place, self._from]
+class Shortened(ShortGraph):
+    """A graph with fewer layers, whose groups are written again for the others."""
 
     def positions(self, chosen: Sequence[int]) -> list[int]:
         """Nodes of the whole graph by those of this one.
@@ -152,12 +75,12 @@ class Shortened:
         for group in groups:
             group = self._in_whole(group)
             layer = self._layer_of(group.first)
-            if layer is None or abs(layer - self._from) > 1:
+            if layer is None or abs(layer - self.steady) > 1:
                 self._check_apart(group)
             by_layer.setdefault(layer, []).append(group)
-        steady = by_layer.get(self._from, [])
+        steady = by_layer.get(self.steady, [])
         for beside in (-1, 1):
-            there = {g.first: g for g in by_layer.get(self._from + beside, ())}
+            there = {g.first: g for g in by_layer.get(self.steady + beside, ())}
             next_to = self._beside(beside)
             alike = [self._moved(g, next_to) for g in steady]
             if len(there) != len(alike) or any(there.get(g.first) != g for g in alike):
@@ -171,17 +94,17 @@ class Shortened:
         return found
 
     def _beside(self, by: int) -> Numbered:
-        return lambda layer: self._whole(layer + by)
+        return lambda layer: self.number_in_whole(layer + by)
 
     def _distances(self, layer: int) -> Sequence[int]:
         """How far what is made of a layer that is there is on in the whole graph."""
-        if layer == self._from:
-            return range(self._left_out + 1)
-        return (0,) if layer < self._from else (self._left_out,)
+        if layer == self.steady:
+            return range(self.left_out + 1)
+        return (0,) if layer < self.steady else (self.left_out,)
 
     def _in_whole(self, group: LoweredGroup) -> LoweredGroup:
         """With the positions of the whole graph; values stay those of the layers that are there."""
-        at = self._positions
+        at = self.nodes
         calls = [
             HostStep(at[c.position])
             if isinstance(c, HostStep)
@@ -193,18 +116,18 @@ class Shortened:
 
     def _layer_of(self, position: int) -> int | None:
         """The layer, among those that are there, of a node; None if it is in none."""
-        layers = self._layers
+        layers = self.layers
         spot = layers.node_spots.get(position)
         if spot is None or not layers.first <= spot[1] <= layers.last:
             return None
-        return self._kept(spot[1])
+        return self.number_among_kept(spot[1])
 
     def _check_apart(self, group: LoweredGroup) -> None:
         """A group that is not written again computes nothing of the layer that is, and does not
         reach over what was left out."""
         within = [layer for p in group.nodes if (layer := self._layer_of(p)) is not None]
-        over = within and min(within) <= self._from < max(within)
-        if over or self._from in within or not self._over.isdisjoint(group.nodes):
+        over = within and min(within) <= self.steady < max(within)
+        if over or self.steady in within or not self.over.isdisjoint(group.nodes):
             raise UnlikeError
 
     def _moved(self, group: LoweredGroup, whole: Numbered) -> LoweredGroup:
@@ -229,36 +152,41 @@ class Shortened:
         return call._replace(a=a, b=b, operands=tuple(operands), scalars=scalars, nodes=nodes)
 
     def _node(self, position: int, whole: Numbered) -> int:
-        spot = self._layers.node_spots.get(position)
-        if spot is None or not self._layers.first <= spot[1] <= self._layers.last:
+        spot = self.layers.node_spots.get(position)
+        if spot is None or not self.layers.first <= spot[1] <= self.layers.last:
             return position
-        return self._found(self._layers.nodes, spot, whole)
+        return self._found(self.layers.nodes, spot, whole)
 
     def _value(self, value: int, whole: Numbered) -> int:
-        spot = self._layers.value_spots.get(value)
+        spot = self.layers.value_spots.get(value)
         if spot is None:
             return value
-        inside = self._layers.first <= spot[1] <= self._layers.last
-        if self._full.values[value].kind == "result" and not inside:
+        inside = self.layers.first <= spot[1] <= self.layers.last
+        if self.whole.values[value].kind == "result" and not inside:
             return value
-        return self._found(self._layers.values, spot, whole)
+        return self._found(self.layers.values, spot, whole)
 
     def _found(self, those: dict[Spot, int], spot: Spot, whole: Numbered) -> int:
-        found = those.get((spot[0], whole(self._kept(spot[1]))))
+        found = those.get((spot[0], whole(self.number_among_kept(spot[1]))))
         if found is None:
             raise UnlikeError
         return found
 
 
-def shortened(graph: Graph) -> Shortened | None:
-    """The graph with fewer layers; None if it has no layers, or few."""
+def shortened(graph: Graph, layers: Layers | None = None) -> Shortened | None:
+    """The graph with fewer layers; None if it has no layers, or few.
+
+    Args:
+        graph: with composites expanded.
+        layers: its layers, if they are known.
+    """
     if type(graph) is not Graph or len(graph.nodes) < FEWEST_NODES:
         return None
-    layers = layers_of(graph)
-    if layers is None:
+    found = layers_of(graph) if layers is None else layers
+    if found is None:
         return None
     try:
-        short = Shortened(graph, layers)
+        short = Shortened(graph, found, KEPT, STEADY)
         short.leave_out()
     except UnlikeError:
         return None

@@ -13,6 +13,8 @@ from ..grouping.products_apart import stays_out
 from ..grouping.two_stage_reduction import in_two_steps, sums_in_two_steps
 from ..ir.broadcast_axes import GATHERED
 from ..ir.graph import Donors, Graph
+from ..ir.layers import Layers
+from ..ir.short_graph import UnlikeError
 from ..ir.views import View, Views, views_of
 from ..lowering.contraction import ContractionBuilder
 from ..lowering.nest_pieces import pieces_of
@@ -24,7 +26,7 @@ from ..support.time_slices import tick
 from .narrowing import narrowed
 from .rates import rates_of
 from .rematerialize import GroupedPlan, rematerialized
-from .repeated_layers import LoweredGroup, UnlikeError, is_complete, shortened
+from .repeated_layers import LoweredGroup, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
 
 Begin: TypeAlias = Callable[[Sequence["Call | HostStep"]], None]
@@ -42,21 +44,24 @@ class Scheduler:
         legality: what kernels can do.
         donors: positions of inputs, and of outputs that may lie in their memory.
         begin: is told the calls as soon as they are known: of layers that repeat only a few.
+        layers: of the graph, if they are known.
     """
 
     def __init__(
-        self, graph: Graph, legality: Legality, donors: Donors = (), begin: Begin | None = None
+        self, graph: Graph, legality: Legality, donors: Donors = (), begin: Begin | None = None,
+        layers: Layers | None = None,
     ) -> None:  # fmt: skip
         self._legality = legality
         self._donors = donors
         self._begin_compiling = begin
+        self._layers = layers
         self._first: Grouping | None = None
         self._graph = graph
         self._known_views: Views | None = None
 
     def _take(self, graph: Graph) -> None:
         """Takes up a graph, about whose nodes nothing is known yet."""
-        self._first = None
+        self._first = self._layers = None
         self._graph = graph
         self._known_views = None
 
@@ -98,13 +103,13 @@ class Scheduler:
     def _repeated(self) -> list[LoweredGroup] | None:
         """The groups of a graph of layers, of which a few are planned; None of any other."""
         try:
-            short = shortened(self._graph)
+            short = shortened(self._graph, self._layers)
             if short is None:
                 return None
             part = self._of(short.graph)
             sums = part.sums_in_two_steps()
             if self._rewrite_sums(short.positions(sums)):
-                short = shortened(self._graph)
+                short = shortened(self._graph, self._layers)
                 if short is None:
                     return None
                 part = self._of(short.graph)

@@ -1,0 +1,305 @@
+"""Passes over a few of many layers make, number by number, what they make of all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle import nn, optim
+from ingle.autodiff import grad
+from ingle.fusion import compile, pipeline
+from ingle.fusion.grouping.legality import Legality
+from ingle.fusion.ir.graph import Graph
+from ingle.fusion.passes.by_layers import by_layers, decomposed_by_layers
+from ingle.fusion.passes.concat_of_pads import with_concat_of_pads
+from ingle.fusion.passes.decompose import decompose
+from ingle.fusion.passes.simplify import simplify
+from ingle.fusion.passes.split_leading_axes import with_split_rows
+from ingle.fusion.runtime import graph_plans
+
+LAYERS = 20
+
+
+class RecordedError(BaseException):
+    """The graph is known: nothing has to run."""
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
+    """What plans of a function are made from."""
+    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+
+    def of(function: Callable[..., Any], *args: Any) -> list[Any]:
+        found: list[Any] = []
+        own = graph_plans.compile_graph
+
+        def noting(device: Any, fusion: Any, graph: Graph, *given: Any) -> Any:
+            if len(graph.nodes) < 100:  # of what is made before
+                return own(device, fusion, graph, *given)
+            found.extend((device, fusion, graph, *given))
+            raise RecordedError
+
+        with pytest.MonkeyPatch.context() as patch, it.device("cpu"):
+            patch.setattr(graph_plans, "compile_graph", noting)
+            with pytest.raises(RecordedError):
+                compile(function)(*args)
+        return found
+
+    return of
+
+
+def passes(graph: Graph) -> Graph:
+    return with_split_rows(with_concat_of_pads(simplify(graph)))
+
+
+def same(graph: Graph) -> Graph:
+    return graph
+
+
+def check(device: Any, fusion: Any, graph: Graph, examples: Any, *_: Any) -> tuple[bool, bool]:
+    """Whether the graph was decomposed by layers, and other passes went over a few of these."""
+    legality = Legality(device)
+    found, layers = decomposed_by_layers(graph, examples, fusion, legality, same)
+    whole = decompose(graph, examples, fusion, legality)
+    assert found.graph == whole.graph
+    assert (found.scalars, found.checks) == (whole.scalars, whole.checks)
+    assert [x.shape for x in found.constants] == [x.shape for x in whole.constants]
+    now, others = by_layers(found.graph, layers, passes)
+    assert now == passes(whole.graph)
+    for known, of in ((layers, found.graph), (others, now)):
+        if known is not None:
+            for spot, position in known.nodes.items():
+                assert known.node_spots[position] == spot
+            for (place, layer), position in known.nodes.items():
+                if known.first < layer <= known.last:
+                    before = of.nodes[known.nodes[place, layer - 1]]
+                    assert of.nodes[position].op is before.op
+    return layers is not None, others is not None
+
+
+class Block(nn.Module):
+    """A layer of a transformer."""
+
+    def __init__(self, width: int) -> None:
+        self.first, self.second = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.taken, self.given = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+
+    def __call__(self, x: it.Tensor) -> it.Tensor:
+        b, t, c = x.shape
+        q, k, v = it.split(self.taken(self.first(x)), c, axis=-1)
+        q, k, v = (
+            it.permute_dims(it.reshape(y, (b, t, 2, c // 2)), (0, 2, 1, 3)) for y in (q, k, v)
+        )
+        y = it.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.given(it.reshape(it.permute_dims(y, (0, 2, 1, 3)), (b, t, c)))
+        return x + self.down(it.gelu(self.up(self.second(x))))
+
+
+class Residual(nn.Module):
+    """A layer of a convolutional net."""
+
+    def __init__(self, channels: int) -> None:
+        self.one = nn.Conv2d(channels, channels, 3, padding=1)
+        self.norm = nn.BatchNorm2d(channels)
+
+    def __call__(self, x: it.Tensor) -> it.Tensor:
+        return x + it.relu(self.norm(self.one(x)))
+
+
+MODELS: dict[str, tuple[Callable[[], list[Any]], tuple[int, ...], Any]] = {
+    "transformer": (lambda: [Block(8)], (2, 4, 8), optim.AdamW),
+    "residual": (lambda: [Residual(4)], (2, 4, 8, 8), optim.AdamW),
+    "random": (
+        lambda: [nn.Linear(8, 8), nn.ReLU(), nn.Dropout(0.1), nn.LayerNorm(8)],
+        (4, 8),
+        optim.SGD,
+    ),
+    "many rows": (lambda: [nn.Linear(8, 8), nn.LayerNorm(8), nn.GELU()], (300, 8), optim.SGD),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.slow
+def test_steps_of_training(name: str, recorded: Callable[..., list[Any]]) -> None:
+    """The forward pass, the gradient in the other direction, and the updates of parameters."""
+    make, shape, rule = MODELS[name]
+    with it.device("cpu"):
+        model = nn.Sequential(*[layer for _ in range(LAYERS) for layer in make()])
+        optimizer = rule(model, lr=1e-3)
+        x = it.ones(shape)
+        assert all(np.isfinite(p.value.numpy()).all() for p in model.parameters())
+
+    def step(x: it.Tensor) -> it.Tensor:
+        y = model(x)
+        loss = it.mean(y * y)
+        optimizer.step(loss.backward())
+        return loss.detach()
+
+    decomposed, others = check(*recorded(step, x))
+    assert (decomposed, others) == (True, True)
+
+
+def stacked(body: Callable[..., it.Tensor], layers: int = 24, inner: int = 6) -> Any:
+    """A function of x and a weight for each layer; `body` gets x, the layer and all weights."""
+    weights = np.random.default_rng(5).normal(size=(layers, inner, inner)).astype(np.float32)
+
+    def run(x: it.Tensor, *w: it.Tensor) -> Any:
+        kept: list[it.Tensor] = []
+        for layer in range(layers):
+            x = body(x, layer, w, kept)
+            for _ in range(2):
+                x = it.tanh(x * 0.5) + it.softmax(x, axis=-1) / 3.0
+                x = it.concat([x[:, 1:], x[:, :1]], axis=1)
+        return [x, *kept]
+
+    with it.device("cpu"):
+        return run, [it.ones((3, inner)), *[it.asarray(m) for m in weights]]
+
+
+def plain(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return x @ w[layer]
+
+
+def all_kept(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    kept.append(x)
+    return x @ w[layer]
+
+
+def neighbours(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    """A layer takes the weight of the next one, too."""
+    return x @ (w[layer] + w[min(layer + 1, len(w) - 1)])
+
+
+def of_before(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    """A layer takes what the one before the last has made."""
+    before = kept[-2] if len(kept) > 1 else x
+    kept.append(x @ w[layer] + before)
+    return kept[-1]
+
+
+def shared(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return x @ w[0]
+
+
+def tied(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return x @ w[10 if layer == 11 else layer]
+
+
+def repeated_weight(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return x @ w[3 if layer == 15 else layer]
+
+
+def in_pairs(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return x @ w[layer // 2]
+
+
+def other_number(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return x @ w[layer] * (0.25 if layer == 12 else 0.75)
+
+
+def numbers(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return x @ w[layer] * (1.0 + layer)
+
+
+def divided(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return it.mean(x @ w[layer], axis=0, keepdims=True) / (2.0 + layer % 2) + x
+
+
+def other_operation(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return (it.sin if layer == 12 else it.cos)(x @ w[layer])
+
+
+def other_type(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    if layer == 12:
+        return (x.astype("float64") @ w[layer].astype("float64")).astype("float32")
+    return x @ w[layer]
+
+
+def other_shape(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    return it.concat([x, x], axis=0)[:3] @ w[layer] if layer == 12 else x @ w[layer]
+
+
+def one_kept(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    if layer == 12:
+        kept.append(x)
+    return x @ w[layer]
+
+
+def one_read_later(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    if layer == 12:
+        kept.append(x)
+    return x @ w[layer] + (it.exp(kept.pop()) if layer == 20 else 0.0)
+
+
+def checked(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    """Indices that may be out of range."""
+    places = it.astype(it.sum(x, axis=1), "int64") % 3
+    return it.take(x @ w[layer], places, axis=0)
+
+
+def weight_read_apart(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    if layer == 23:
+        x = x + it.sum(it.stack([it.sum(m * m) for m in w]))
+    return x @ w[layer]
+
+
+def there_and_back(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+    """What the first half has made is taken by the second in the other order."""
+    if layer < 12:
+        kept.append(x)
+        return x @ w[layer]
+    return x @ w[layer] + kept.pop()
+
+
+BY_LAYERS = plain, neighbours, shared, divided
+OTHERS = (
+    all_kept, of_before, tied, repeated_weight, in_pairs, other_number, numbers, other_operation,
+    other_type, other_shape, one_kept, one_read_later, checked, weight_read_apart, there_and_back,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("body", [*BY_LAYERS, *OTHERS], ids=lambda body: body.__name__)
+@pytest.mark.parametrize("with_gradient", [False, True])
+def test_irregular_layers(
+    body: Callable[..., it.Tensor], with_gradient: bool, recorded: Callable[..., list[Any]]
+) -> None:
+    run, args = stacked(body)
+
+    def slopes(*args: it.Tensor) -> Any:
+        def loss(*args: it.Tensor) -> it.Tensor:
+            return sum([it.sum(y) for y in run(*args)], it.asarray(0.0))
+
+        return grad(loss, argnums=tuple(range(len(args))))(*args)
+
+    decomposed, _ = check(*recorded(slopes if with_gradient else run, *args))
+    if body in BY_LAYERS:
+        assert decomposed
+
+
+def test_plans_are_made_by_layers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The results are those of the plan of the whole graph, to the bit."""
+    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+    run, args = stacked(plain)
+    seen: list[bool] = []
+    own = pipeline.by_layers
+
+    def noting(graph: Graph, layers: Any, passes: Any) -> Any:
+        seen.append(layers is not None)
+        return own(graph, layers, passes)
+
+    monkeypatch.setattr(pipeline, "by_layers", noting)
+    with it.device("cpu"):
+        now = compile(run)(*args)[0].numpy()
+        monkeypatch.setattr(
+            pipeline, "by_layers", lambda graph, layers, passes: (passes(graph), None)
+        )
+        whole = compile(lambda *args: run(*args))(*args)[0].numpy()
+    assert any(seen)
+    np.testing.assert_array_equal(now, whole)
