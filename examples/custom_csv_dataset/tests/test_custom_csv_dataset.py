@@ -14,6 +14,7 @@ def test_it_tells_grapes(script, tmp_path, capsys):
     assert 0 <= script.main([*again, "--device", "numpy"]) <= 1
 
 
+@pytest.mark.slow
 def test_a_bad_row_is_named(script, tmp_path):
     from ingle.dataset import DataFileError
 

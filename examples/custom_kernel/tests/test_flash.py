@@ -85,6 +85,7 @@ def test_the_kernels_are_what_runs(device):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(BODIES))
 def test_kernels_in_cuda_compile_without_a_gpu(name):
     compiler = pytest.importorskip("ingle_cuda.driver.compiler")
@@ -120,6 +121,7 @@ def test_halves_of_a_model_on_two_devices():
                 np.testing.assert_allclose(found.numpy(), expected, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_other_dtypes_run_the_body():
     x = [it.asarray(a, device=present("opencl")) for a in operands()]
     wanted = reference(operands(), False)[0]

@@ -89,6 +89,7 @@ KINDS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", [k for k in KINDS if k != "black on white"])
 def test_every_picture_of_a_digit_becomes_the_same_image(tmp_path, kind):

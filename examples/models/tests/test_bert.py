@@ -62,6 +62,7 @@ def test_the_command(hf: Any, saved: Any, tokenizer: Any, capsys: Any) -> None:
     assert lines[0].split()[0] == "1.000"
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing(tokenizer: Any) -> None:
     it.random.seed(0)
     model = Bert(300, 16, 2, 16, 1, 2, 32).eval()

@@ -26,6 +26,7 @@ def gpt2() -> Any:
     return GPT2(11, 24, 16, 2, 4, 32).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [llama, gpt2])
 def test_a_model_writes_where_it_is(made: Any) -> None:
     """Prompts of several lengths, so that there are masks and positions; with beams, too."""

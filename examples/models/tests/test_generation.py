@@ -47,6 +47,7 @@ def writer() -> GPT2:
     return model
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing(writer: GPT2) -> None:
     prompts = [[3, 14, 15, 9, 26, 5], [35], [8, 9, 7]]
     together = generate(writer, prompts, Choice(12))
@@ -99,6 +100,7 @@ def test_the_likeliest_token_is_the_first_of_equals(dtype: str) -> None:
     assert generate(chain, [[0], [1], [2], [3]], Choice(1)) == [[1], [2], [0], [0]]
 
 
+@pytest.mark.slow
 def test_a_seed_draws_the_same(writer: GPT2) -> None:
     choice = Choice(20, temperature=9.0, seed=5)
     first = generate(writer, [[1, 2]], choice)

@@ -67,6 +67,7 @@ def model() -> Llama:
     return Llama(Sizes(64, 48, 64, 2, 4, 2, 16, 96)).eval()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weights", ["int8", "int4"])
 def test_quantized_weights(model: Llama, weights: str) -> None:
     tokens = it.asarray(np.random.default_rng(1).integers(0, 64, (2, 10)))

@@ -181,6 +181,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_command(folder: Path, capsys: Any) -> None:
     given = ["--weights", str(folder), "--size=32", "--top=2"]
     pictures = [str(folder / "red.png"), str(folder / "blue.png")]

@@ -10,6 +10,7 @@ def test_it_writes_rows_backwards(script, tmp_path):
     assert (tmp_path / "attention.png").stat().st_size > 3_000
 
 
+@pytest.mark.slow
 def test_it_reads_lines_of_a_file(script, tmp_path):
     file = tmp_path / "text.txt"
     file.write_text("\n".join(["abcd", "dcba", "bb", "acacac"] * 20))

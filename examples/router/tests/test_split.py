@@ -9,6 +9,7 @@ import pytest
 SCRIPT = Path(__file__).parents[1] / "split.py"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("members", [("cpu", "numpy"), ("numpy", "cpu")], ids=" ".join)
 def test_it_trains(members):
     command = [sys.executable, "-W", "error", str(SCRIPT), *members, "--steps", "60"]

@@ -103,6 +103,7 @@ def test_gradients_in_the_middle_can_be_kept():
     assert middle.require_grad() is middle
 
 
+@pytest.mark.slow
 def test_long_chains_do_not_recurse():
     x = leaf(1.0)
     y = x

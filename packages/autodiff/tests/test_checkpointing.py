@@ -124,6 +124,7 @@ def test_memory_of_a_chain_is_one_value(policy):
     assert bits(y.sum().backward(), [x]) == bits(plain.sum().backward(), [x])
 
 
+@pytest.mark.slow
 def test_allocated_memory_falls_forward_and_backward():
     # Numpy computes at once: what is held between the passes is what autodiff keeps.
     with it.device("numpy"):
@@ -286,6 +287,7 @@ def test_replays_see_the_first_surroundings():
     np.testing.assert_array_equal(y.sum().backward()[x].numpy(), np.float32([0.1, 0.2, 0.3]))
 
 
+@pytest.mark.slow
 def test_modules_and_sequences_of_them():
     net, x = Net(), values(256, 32)
     plain, expected = trained("none", net, x)

@@ -81,6 +81,7 @@ def rnn(w: Any, u: Any, h: Any, xs: Any) -> it.Tensor:
     return (last * last).sum() + (hs * it.sin(hs)).sum()
 
 
+@pytest.mark.slow
 def test_recurrent_net(way: Way) -> None:
     torch = pytest.importorskip("torch")
 
@@ -95,6 +96,7 @@ def test_recurrent_net(way: Way) -> None:
     against_torch(way(rnn), theirs, arrays)
 
 
+@pytest.mark.slow
 def test_lstm_backwards_with_structures(way: Way) -> None:
     torch = pytest.importorskip("torch")
 
@@ -179,6 +181,7 @@ def test_scan_of_a_branch_of_a_scan(way: Way) -> None:
     against_torch(way(ours), theirs, [draw(3, scale=1.5), draw(5, seed=2)])
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 def test_other_products(way: Way) -> None:
     arrays = [it.asarray(draw(*s, seed=i)) for i, s in enumerate([(3, 3), (2, 3), (3,), (4, 2)])]
@@ -560,6 +563,7 @@ def test_masks_in_batches_of_loops(way: Way) -> None:
     same(traced.run(x), np.stack(rows))
 
 
+@pytest.mark.slow
 def test_loops_with_structures_and_constants(way: Way) -> None:
     """A carry of several dtypes, a parameter, and a batch, as a program with a gradient inside."""
     w = it.asarray(draw(3, seed=1))

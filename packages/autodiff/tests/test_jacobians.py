@@ -25,6 +25,7 @@ def loss(x, w):
     return it.sum(it.log(1.0 + it.exp(it.tanh(x @ w) @ it.permute_dims(w, (1, 0)))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_jacobian_against_torch(mode):
     torch = pytest.importorskip("torch")
@@ -54,6 +55,7 @@ def test_structures_and_empty_sizes(mode):
     assert wide.tolist() == [[1.0] * 3] * 2
 
 
+@pytest.mark.slow
 def test_hessian_against_torch():
     torch = pytest.importorskip("torch")
     x, w = draw(2, 3), draw(3, 2, seed=1)

@@ -74,6 +74,7 @@ def test_gradients_are_those_of_the_loop(body: Body, batch: int, reverse: bool) 
         np.testing.assert_allclose(b.numpy(), a.numpy(), rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("body", BODIES)
 def test_second_gradients_are_those_of_the_loop(body: Body) -> None:

@@ -80,6 +80,7 @@ def shown(result):
 SAMPLED = [o for o in OPERATIONS.values() if o.samples and o.public]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("operation", SAMPLED, ids=lambda o: o.name)
 def test_every_operation_against_a_loop(operation):

@@ -56,6 +56,7 @@ def script(folder, epochs, die=False):
     return f"{sys.executable} {path} {folder}"
 
 
+@pytest.mark.slow
 def test_without_a_terminal_there_are_lines_and_a_run(tmp_path):
     command = script(tmp_path, 3).split()
     done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)

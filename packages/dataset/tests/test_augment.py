@@ -78,6 +78,7 @@ def test_turns_are_scipys() -> None:
     np.testing.assert_allclose(quarter, np.rot90(x, 1, (2, 3)), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_moves_scales_and_shears() -> None:
     x = np.zeros((1, 1, 9, 9), np.float32)
     x[0, 0, 4, 6] = 1.0
@@ -144,6 +145,7 @@ def test_jitter_and_other_changes_of_each_image() -> None:
     assert len({m.tobytes() for m in many}) == 6
 
 
+@pytest.mark.slow
 def test_mixed_labels_are_shares() -> None:
     x, y = it.asarray(IMAGES), it.arange(6) % 3
     pictures, labels = au.MixUp(3, 1.0)((x, y), seeded())
@@ -160,6 +162,7 @@ def test_mixed_labels_are_shares() -> None:
     assert it.cross_entropy(it.zeros((6, 3)), labels).item() == pytest.approx(np.log(3))
 
 
+@pytest.mark.slow
 def test_compositions_run_compiled() -> None:
     from ingle.fusion import compile
 
@@ -256,6 +259,7 @@ def test_equalization_is_pillows() -> None:
     np.testing.assert_array_equal(rand_augment.equalized(it.asarray(small)).numpy(), small)
 
 
+@pytest.mark.slow
 def test_rand_augment_equalizes() -> None:
     x = it.asarray((IMAGES * 0.2).repeat(3, 2).repeat(3, 3))
     which = rand_augment.GEOMETRIC + rand_augment.COLORS
@@ -307,6 +311,7 @@ def test_what_comes_in_from_outside_has_a_class_of_its_own() -> None:
         assert set(masks.numpy().ravel()) == {1, 255}
 
 
+@pytest.mark.slow
 def test_colors_leave_masks_and_labels_alone() -> None:
     masks, labels = it.asarray(RNG.integers(0, 9, (6, 12, 10))), it.arange(6)
     for kind in (

@@ -73,6 +73,7 @@ def test_gzip_cut_or_flipped_is_refused(tmp_path, idx_bytes):
         read_idx(path)
 
 
+@pytest.mark.slow
 def test_a_bomb_is_not_unpacked(tmp_path, idx_bytes):
     """Gzip packs zeros a thousandfold: what is unpacked is bound by the header, and by a limit."""
     size = 64 << 20

@@ -114,6 +114,7 @@ def test_draws_follow_the_weights():
     assert not shares[weights == 0].any()
 
 
+@pytest.mark.slow
 def test_draws_without_replacement_follow_the_weights():
     """The first of two draws has chances w; the second, of what is left."""
     weights = np.array([1.0, 2.0, 5.0])

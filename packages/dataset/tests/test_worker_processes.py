@@ -30,6 +30,7 @@ def loader(dataset: Any, **options: Any) -> Loader:
     return Loader(dataset, 4, workers=2, worker_kind="processes", tensors=False, **options)
 
 
+@pytest.mark.slow
 def test_batches_are_those_of_no_workers_and_resume() -> None:
     data = ArrayDataset(np.arange(22.0), np.arange(22)).map(operator.itemgetter(0))
     plain = Loader(data, 4, shuffle=True, seed=3, tensors=False)
@@ -43,6 +44,7 @@ def test_batches_are_those_of_no_workers_and_resume() -> None:
     assert first + [b.tolist() for b in resumed] == want
 
 
+@pytest.mark.slow
 def test_errors_of_samples_and_dead_processes_are_named() -> None:
     wrong = MemoryDataset([1, 2, "x", 4]).map(operator.neg)
     with pytest.raises(SampleError, match=r"sample 2 of .* TypeError") as caught:
@@ -88,6 +90,7 @@ def makers(made: Loader) -> set[int]:
     return {int(process) for batch in made for process in batch}
 
 
+@pytest.mark.slow
 def test_processes_stay_between_epochs_until_the_loader_is_closed() -> None:
     made = loader(Own(), persistent=True)
     first = makers(made)
@@ -121,6 +124,7 @@ class Mortal(Own):
         return index
 
 
+@pytest.mark.slow
 def test_processes_that_died_are_replaced_in_the_next_loop(tmp_path: Any) -> None:
     file = tmp_path / "deadly"
     file.touch()

@@ -113,6 +113,7 @@ def test_a_value_that_nobody_asked_for_keeps_its_error() -> None:
         cell.value.numpy()
 
 
+@pytest.mark.slow
 def test_running_statistics_go_back_with_the_step_that_they_belong_to() -> None:
     """A batch norm's own move stands by itself; within a transaction it is a part of the step."""
     with it.device("cpu"):

@@ -87,6 +87,7 @@ def test_views_show_what_numpy_shows(data):
         assert made.op.operation.name == "reshape"
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.integers(0, 500), st.integers(0, 9), st.integers(0, 9)), max_size=12))
 def test_values_that_live_together_do_not_overlap(raw):
     spans = [LiveBuffer(i, n, min(a, b), max(a, b)) for i, (n, a, b) in enumerate(raw)]

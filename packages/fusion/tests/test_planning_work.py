@@ -146,6 +146,7 @@ def work_of_planning(monkeypatch, run):
 PROGRAMS = [(blocks, 4), (images, 3), (chain, 4), (pieces, 3), (lookups, 6)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("program", "size"), PROGRAMS)
 def test_twice_the_graph_takes_twice_the_work(monkeypatch, program, size):
     small = work_of_planning(monkeypatch, lambda: program(size))

@@ -52,6 +52,7 @@ def model(folder: Path, **changes: str) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_every_dtype_is_read_from_its_file(tmp_path: Path) -> None:
     path = model(tmp_path)
     found = Reader(*parse(path)).read().initializers

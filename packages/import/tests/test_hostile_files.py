@@ -118,6 +118,7 @@ def zip_bomb(size: int) -> bytes:
     return local + central + b"PK\x05\x06" + end
 
 
+@pytest.mark.slow
 def test_zip_bombs(tmp_path: Path) -> None:
     path = tmp_path / "m.npz"
     small = zip_bomb(1 << 20)

@@ -72,6 +72,7 @@ def test_names_are_those_of_the_initializers() -> None:
     np.testing.assert_allclose(model(x).numpy(), twin(x).numpy(), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_trains() -> None:
     model = importer.load_onnx(mlp())
     optimizer = optim.Adam(model.parameters(), lr=0.05)

@@ -241,6 +241,7 @@ def test_a_folder_with_weights_of_several_dtypes(folder: Path, layer: nn.Linear)
     agrees(importer.from_pretrained(folder, build), layer)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="there is nothing to read it of")
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_first_values_are_not_computed(tmp_path: Path, dtype: str) -> None:

@@ -227,6 +227,7 @@ def model(text: str) -> onnx.ModelProto:
     return made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_onnxruntime_gives_the_same(name: str) -> None:
     text, inputs = CASES[name]
@@ -243,6 +244,7 @@ def test_onnxruntime_gives_the_same(name: str) -> None:
                 np.testing.assert_allclose(np.asarray(a), b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_model_with_its_channels_last_trains() -> None:
     net = importer.load_onnx(model(NHWC))
     assert {"kernel", "depthwise", "dense"} <= {n for n, _ in net.named_parameters()}

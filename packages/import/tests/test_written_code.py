@@ -68,6 +68,7 @@ def written(model: importer.OnnxModule, path: Path) -> Any:
     return module.load()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MODELS)
 def test_inner_graphs_become_functions(tmp_path: Path, name: str) -> None:
     proto = onnx.parser.parse_model(HEAD + MODELS[name])

@@ -19,6 +19,7 @@ def network() -> nn.Sequential:
     return nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Sequential(nn.Linear(16, 4)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("quantize", [None, "int8", "int4", "nf4"])
 def test_only_the_thin_matrices_train(quantize: str | None) -> None:
     model, x = network(), it.asarray(X)

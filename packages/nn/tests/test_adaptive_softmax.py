@@ -42,6 +42,7 @@ def transducer(logits: np.ndarray, labels: list[int], steps: int, blank: int) ->
     return float(-np.log(alpha[-1, -1] * p[steps - 1, len(labels), blank]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("blank", [0, -1])
 def test_transducer_is_its_recurrence(blank: int) -> None:
     rng = np.random.default_rng(0)

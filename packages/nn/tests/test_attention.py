@@ -76,6 +76,7 @@ LAYER: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("options", LAYER)
 def test_encoder_and_decoder_layers(parity: Any, options: dict[str, Any]) -> None:
@@ -90,6 +91,7 @@ def test_encoder_and_decoder_layers(parity: Any, options: dict[str, Any]) -> Non
     parity(decoder, 6, 2, 8, inputs=[Q, KV], call=masks, **options)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:enable_nested_tensor:UserWarning")
 def test_a_whole_transformer(parity: Any) -> None:
     mask = nn.Transformer.generate_square_subsequent_mask(4, dtype="float64").numpy()

@@ -99,6 +99,7 @@ def test_outputs_of_layers_are_rounded_where_pytorch_rounds() -> None:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["RNN", "LSTM", "GRU"])
 def test_recurrent_layers(kind: str) -> None:
     it.random.seed(2)

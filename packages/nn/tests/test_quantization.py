@@ -220,6 +220,7 @@ def test_paths_choose_layers() -> None:
     assert type(model[2][0]) is nn.QuantizedLinear
 
 
+@pytest.mark.slow
 def test_training_passes_through_the_rounding() -> None:
     model, x = network(), it.asarray(X.reshape(-1, 16))
     y = it.asarray(np.arange(15) % 4)

@@ -124,6 +124,7 @@ def test_packing_and_padding() -> None:
         np.testing.assert_array_equal(got.numpy(), part)
 
 
+@pytest.mark.slow
 def test_compiled_equals_plain() -> None:
     layer = nn.LSTM(3, 4, bidirectional=True)
     step = compile(lambda x: it.sum(layer(x)[0] ** 2).backward()[layer.weight_hh_l0])
@@ -134,6 +135,7 @@ def test_compiled_equals_plain() -> None:
     assert step.recordings <= 2
 
 
+@pytest.mark.slow
 def test_both_biases_have_the_gradient_of_one_sum() -> None:
     # As it is the same expression, a compiled step takes it once.
     layer = nn.LSTM(5, 7, num_layers=2)
@@ -180,6 +182,7 @@ def test_bad_input(make: Any, kind: type[IngleError], message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
 def test_a_step_is_written_down_once_but_where_somebody_watches(
     kind: Any, monkeypatch: pytest.MonkeyPatch

@@ -451,6 +451,7 @@ for i in range(10**6):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.name == "nt", reason="SIGKILL is POSIX")
 def test_killed_while_saving(tmp_path: Path) -> None:
     path = tmp_path / "c.safetensors"

@@ -20,6 +20,7 @@ def image_model(m: Any) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("device", ["cpu", "numpy"])
 def test_operations_are_those_that_pytorch_counts(device: str) -> None:
     torch = pytest.importorskip("torch")

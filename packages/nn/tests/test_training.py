@@ -99,6 +99,7 @@ def test_training_steps_equal_pytorchs(name: str, steps: int) -> None:
     np.testing.assert_allclose(ours(it.asarray(x)).numpy(), expected, rtol=1e-3, atol=2e-4)
 
 
+@pytest.mark.slow
 def test_training_lowers_the_loss() -> None:
     model = mlp(nn)
     x, y = (it.asarray(a) for a in data(1, 32)[0])
@@ -173,6 +174,7 @@ def test_a_frozen_part_does_not_move() -> None:
     assert moved == [n for n in before if n not in ("0.weight", "0.bias", "3.bias")]
 
 
+@pytest.mark.slow
 def test_a_copy_trains_by_itself() -> None:
     model = lenet(nn)
     other = copy.deepcopy(model)
@@ -216,6 +218,7 @@ def busy_threads() -> Iterator[None]:
     sys.setswitchinterval(interval)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("busy_threads")
 @pytest.mark.parametrize("within", [contextlib.nullcontext, it.transaction])
 def test_threads_move_running_statistics_together(within: Any) -> None:

@@ -39,6 +39,7 @@ def loss_of(weights: list[nn.Parameter], chosen: Any) -> it.Tensor:
     return sum((weights[i] * weights[i]).sum() for i in chosen)  # type: ignore[return-value]
 
 
+@pytest.mark.slow
 def test_parameters_that_are_updated_together_share_a_counter() -> None:
     weights, adam = made(5)
     for _ in range(3):

@@ -69,6 +69,7 @@ def test_composed() -> None:
             assert both(i) == pytest.approx(want(rates))  # type: ignore[operator]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"mode": "max", "factor": 0.5, "patience": 1, "cooldown": 2}, {"min_lr": 0.05},

@@ -41,6 +41,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("options", OPTIONS)
 def test_twenty_steps_of_pytorch(options: dict[str, Any]) -> None:

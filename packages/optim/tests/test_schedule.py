@@ -52,6 +52,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("ours", "make", "steps"), CASES, ids=lambda v: type(v).__name__)
 def test_equals_pytorch(ours: Any, make: Any, steps: int) -> None:
     assert [ours(i) for i in range(steps)] == pytest.approx(

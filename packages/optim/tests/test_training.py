@@ -63,6 +63,7 @@ def test_twenty_steps_in_float64(name: str) -> None:
         )
 
 
+@pytest.mark.slow
 def test_gradients_of_threads_add_up_to_one_step() -> None:
     model = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype="float64")
     whole = nn.Sequential(nn.Linear(6, 8), nn.Tanh(), nn.Linear(8, 3)).to(dtype="float64")
@@ -104,6 +105,7 @@ def test_groups_by_path_decay_weights_alone() -> None:
         np.testing.assert_allclose(parameter.raw.numpy(), before[name] * factor, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_half_types_train(dtype: str) -> None:
     model = nn.Linear(8, 1).to(dtype=dtype)

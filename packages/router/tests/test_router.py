@@ -89,6 +89,7 @@ def test_a_router_is_not_pickled_and_its_tensors_are(pair):
     assert found.tolist() == [1.0, 2.0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["Adam", "LBFGS", "Muon", "Adafactor", "RMSprop"])
 def test_state_of_optimizers_is_where_its_parameters_are(routed, name):
     """The losses of a model over two members are those of one; the norm of all gradients, too."""

@@ -101,6 +101,7 @@ def test_a_split_model_trains_with_the_numbers_of_one(pair, compiled):
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["two cpus", "two numpys"])
 @pytest.mark.parametrize("compiled", [False, True], ids=["plain", "compiled"])
 def test_members_of_one_kind_give_the_bits_of_one(routed, remote, kind, compiled):

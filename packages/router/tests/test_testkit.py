@@ -21,6 +21,7 @@ class TestSmoke(BackendContract):
     tier = "smoke"
 
 
+@pytest.mark.slow
 def test_a_remote_member_has_what_devices_with_memory_of_their_own_need(routed, remote):
     far, other = remote("far"), remote("other")
     far.peers = [other]

@@ -173,6 +173,7 @@ print("well")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", ["held", "called", "transaction", "another's"])
 def test_a_finalizer_may_set_variables_while_one_is_set(way):
     """The collector runs in the middle of `ContextVar.set` up to Python 3.11."""

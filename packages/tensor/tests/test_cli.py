@@ -76,6 +76,7 @@ def test_a_wrong_variable_is_a_problem(capsys, monkeypatch):
     assert "fix: unset or correct it" in out
 
 
+@pytest.mark.slow
 def test_a_plugin_without_a_device_is_no_problem(capsys, monkeypatch):
     module = types.ModuleType("fake_absent")
     module.description = plugins.BackendDescription(
@@ -131,6 +132,7 @@ def test_unknown_commands_are_refused(capsys):
     assert "invalid choice: 'fly'" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [["-m", "ingle.tensor", "info"]])
 def test_as_a_module(command):
     done = subprocess.run([sys.executable, *command], capture_output=True, text=True, check=True)
@@ -138,6 +140,7 @@ def test_as_a_module(command):
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_every_operation_is_listed():
     """In a process of its own: other tests have loaded rooms that are loaded at first use."""
     program = """

@@ -256,6 +256,7 @@ def test_decisions_by_changing_numbers_are_refused() -> None:
     assert list(both.numbers.values()) == [4]
 
 
+@pytest.mark.slow
 def test_draws_in_loops_are_those_of_a_loop_in_python() -> None:
     """Dropout and noise take the next place of the stream in each step, forward and backward."""
     grad = pytest.importorskip("ingle.autodiff").grad

@@ -385,6 +385,7 @@ def test_what_pytorch_cannot_export_says_so() -> None:
 # JAX.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["bool", "int32", "uint8", "float16", "bfloat16", "float32"])
 def test_jax_both_ways(dtype: str) -> None:
     jnp = pytest.importorskip("jax.numpy")

@@ -433,6 +433,7 @@ ACTIONS = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @BOTH
 @pytest.mark.parametrize("seed", range(12))

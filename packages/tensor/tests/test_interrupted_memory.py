@@ -67,6 +67,7 @@ def work(pool: Pool, held: list[Block], seed: int) -> None:
             pool.release()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("strategy", sorted(STRATEGIES))
 @pytest.mark.parametrize("seed", [0, 1])

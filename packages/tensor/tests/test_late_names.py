@@ -18,6 +18,7 @@ def run(code: str) -> str:
     return done.stdout.strip()
 
 
+@pytest.mark.slow
 def test_a_sum_on_the_default_device_loads_no_package_that_it_does_not_need() -> None:
     heavy = "{'ingle.nn', 'ingle.optim', 'ingle.dataset', 'ingle.train.learner', 'onnx', 'psutil', "
     heavy += "'ingle.importer.onnx', 'pyopencl', 'cuda', 'rich', 'ingle.fusion.explanation'}"
@@ -25,6 +26,7 @@ def test_a_sum_on_the_default_device_loads_no_package_that_it_does_not_need() ->
     assert run(code) == "set()"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("package", LATE)
 def test_late_names_are_seen_before_they_are_loaded(package: str) -> None:
     code = f"""
@@ -54,6 +56,7 @@ except AttributeError as error:
     assert run(code) == f"module {package!r} has no attribute 'no_such_name'"
 
 
+@pytest.mark.slow
 def test_names_of_other_libraries_are_answered_before_the_package_is_loaded() -> None:
     code = "import ingle.train as t\ntry: t.Trainer\nexcept AttributeError as e: print(e)"
     assert "here: Learner(model, optimizer, loss)" in run(code)

@@ -24,6 +24,7 @@ UNARY = [operator.neg, operator.pos, abs, math.floor, math.ceil, math.trunc, rou
 floats = st.floats(0.1, 10)
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.sampled_from(BINARY + UNARY), floats, st.booleans()), max_size=8),
        floats, floats)  # fmt: skip
 def test_arithmetic_is_repeated_for_other_inputs(steps, first, second):

@@ -82,6 +82,7 @@ def test_functions_that_ask_for_methods_give_tensors() -> None:
         np.testing.assert_allclose(got.numpy(), call(X), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_divmod_is_quotient_and_remainder() -> None:
     a, b = np.array([7.0, -7.0, 7.5]), np.array([2.0, 2.0, -2.0])
     x, y = it.asarray(a), it.asarray(b)

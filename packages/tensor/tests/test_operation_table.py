@@ -13,6 +13,7 @@ from ingle.tensor.operation_table import KINDS, dtypes_asked, operations, shorte
 FLOATS, COMPLEX = KINDS["float"], KINDS["complex"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "wanted"),
     [
@@ -31,6 +32,7 @@ def test_dtypes_of_inputs(name: str, wanted: dict[str, list[str]]) -> None:
     assert found == {n: set(d) for n, d in wanted.items()}
 
 
+@pytest.mark.slow
 def test_each_operation_with_samples_is_asked_for() -> None:
     asked = dtypes_asked()
     lacks = {o.name for o in operations() if o.samples is not None and not asked[o.name]}
@@ -42,6 +44,7 @@ def test_a_kind_is_one_word_where_all_of_it_is_there() -> None:
     assert shortened(["int64", "float32", "bool"]) == "bool, int64, float32"
 
 
+@pytest.mark.slow
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["ops", "exp", "gather"]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -329,6 +329,7 @@ def test_the_hooks_fit_a_page_and_are_documented():
 HEAVY = "{'ingle.fusion', 'ingle_cpu.backend', 'ingle_numpy.backend', 'llvmlite', 'scipy', 'torch'}"
 
 
+@pytest.mark.slow
 def test_listing_devices_imports_nothing_heavy():
     code = (
         "import sys, ingle.tensor as it\n"
@@ -340,12 +341,14 @@ def test_listing_devices_imports_nothing_heavy():
     assert out.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_importing_looks_for_no_plugins():
     code = "import sys, ingle.tensor; print({'pluggy', 'importlib.metadata'} & set(sys.modules))"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert out.stdout.strip() == "set()"
 
 
+@pytest.mark.slow
 def test_importing_asks_for_no_advice_on_names():
     """Python asks packages for their modules by name before it loads them."""
     code = (

@@ -105,6 +105,7 @@ def test_a_program_under_empty_variables():
     assert outcome(**dict.fromkeys(SWITCHES + OTHERS, "")) == "True\n"
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "name",

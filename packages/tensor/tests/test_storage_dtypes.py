@@ -328,6 +328,7 @@ def calls(operation, base, dtype):
             yield fill_arrays(case.tree(), [it.asarray(a) for a in arrays])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [it.float8_e5m2, it.int4], ids=str)
 def test_nothing_else_is_computed_in_them(dtype):
     """Every operation but those that move values says so, in an error that names the cure."""

@@ -76,6 +76,7 @@ def test_on_wrong_calls(make_device: Devices) -> None:
         wrong_calls.check(EXP, make_device("failing", exp=failing))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("check", CHECKS)
 def test_of_a_reference(make_device: Devices, monkeypatch: pytest.MonkeyPatch, check: str) -> None:
     """It need not take all calls: it then raises what NumPy raises. All else is told."""

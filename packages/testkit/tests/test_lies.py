@@ -304,6 +304,7 @@ def test_comparisons_of_nan(lying, name):
     assert f"{name} of float32" in caught(traps.check_edges, lying(otherwise, name))
 
 
+@pytest.mark.slow
 def test_the_reference_tells_no_lies(make_device):
     where = make_device("honest")
     for check in (

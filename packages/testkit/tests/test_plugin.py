@@ -23,6 +23,7 @@ def run_pytest(cwd, *arguments):
     )
 
 
+@pytest.mark.slow
 def test_a_backend_has_to_be_named(tmp_path):
     done = run_pytest(tmp_path, "--pyargs", "ingle.testkit")
     assert done.returncode == 4
@@ -48,6 +49,7 @@ def test_five_lines(tmp_path):
     assert "1 failed, 2 passed" in done.stdout.splitlines()[-1]
 
 
+@pytest.mark.slow
 def test_what_a_device_cannot_do_at_the_command_line(tmp_path):
     done = run_pytest(
         tmp_path, "--pyargs", "ingle.testkit", "--backend=numpy", "--tier=smoke",

@@ -53,6 +53,7 @@ def test_what_is_printed_runs(seed):
         np.testing.assert_array_equal(one.numpy(), other)
 
 
+@pytest.mark.slow
 def test_programs_have_something_of_everything():
     text = "\n".join(str(random_program(seed)) for seed in range(150))
     for part in (
@@ -115,6 +116,7 @@ def test_shrinking_leaves_what_fails():
     assert [c.text for c in least.calls] == [SUM[0]]
 
 
+@pytest.mark.slow
 def test_a_failure_shows_the_least_program():
     program = chain(EXP, TWICE, SUM, TWICE, outputs=(1, 4))
     with pytest.raises(AssertionError) as caught:

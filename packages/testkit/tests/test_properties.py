@@ -83,6 +83,7 @@ def test_reductions_of_any_axes(name):
     check()
 
 
+@pytest.mark.slow
 @BOUNDED
 @given(broadcasting())
 def test_a_binary_gradient_has_the_shape_of_its_input(arrays):

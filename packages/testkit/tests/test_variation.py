@@ -97,6 +97,7 @@ def failure(name, where, dtypes=("float32",), examples=60):
     return str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_kernel_that_is_wrong_for_one_size_is_found_and_shrunk(make_device):
     # No sample of `negative` has an axis of 4 elements.
     where = make_device("wrong", negative=lambda op, x: x if x.shape[-1:] == (4,) else -x)
@@ -107,6 +108,7 @@ def test_a_kernel_that_is_wrong_for_one_size_is_found_and_shrunk(make_device):
     assert call.count(",") <= 6, call
 
 
+@pytest.mark.slow
 def test_a_kernel_that_trusts_strides_is_found(make_device):
     where = make_device("wrong", negative=lambda op, x: -np.lib.stride_tricks.as_strided(
         x, strides=np.empty(x.shape, x.dtype).strides
@@ -120,6 +122,7 @@ def test_a_kernel_that_drops_nan_is_found(make_device):
     assert "nan" in failure("maximum", where, examples=200)
 
 
+@pytest.mark.slow
 def test_a_raw_error_is_found(make_device):
     def refuse(op, x):
         if 0 in x.shape:
@@ -129,6 +132,7 @@ def test_a_raw_error_is_found(make_device):
     assert "ValueError: zero-size array" in failure("exp", make_device("wrong", exp=refuse))
 
 
+@pytest.mark.slow
 def test_functions_without_an_operation_vary_too(make_device):
     where = make_device("wrong", where=lambda op, c, a, b: np.where(c, a, b) + (a.ndim > 3))
     assert "differ" in failure("tril", where, examples=200)

@@ -44,6 +44,7 @@ def batches():
     return Loader(ArrayDataset(IMAGES, MASKS), 4, shuffle=True)
 
 
+@pytest.mark.slow
 def test_only_what_it_trains_on_and_the_same_when_resumed(tmp_path):
     whole = learner(checkpoints=tmp_path / "whole")
     whole.fit(batches(), epochs=3, valid=batches())

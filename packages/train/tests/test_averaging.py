@@ -58,6 +58,7 @@ def test_evaluations_are_of_the_average_and_training_is_not():
     assert loss == pytest.approx(learner.history[-1]["valid/loss"], rel=1e-6)
 
 
+@pytest.mark.slow
 def test_an_error_while_evaluating_leaves_the_weights_alone():
     learner, _, _ = run()
     before = weights(learner)
@@ -67,6 +68,7 @@ def test_an_error_while_evaluating_leaves_the_weights_alone():
     assert learner.model.training
 
 
+@pytest.mark.slow
 def test_a_resumed_training_has_the_same_average(tmp_path):
     whole = run(epochs=3)
     run(epochs=1, checkpoints=tmp_path)

@@ -20,6 +20,7 @@ def seeded(**options):
     return make(model=plain_model(), metrics=[Accuracy()], **options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("accumulate", [1, 2])
 def test_training_on_two_devices_is_that_on_one(accumulate):
     pytest.importorskip("ingle.router")
@@ -51,6 +52,7 @@ def test_devices_that_make_no_sense():
         seeded(devices=["numpy", "numpy:0"])
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("accumulate", [1, 2])
 @pytest.mark.parametrize(("precision", "near"), [("bfloat16", 3e-3), ("float16", 5e-4)])
@@ -85,6 +87,7 @@ def test_an_overflow_on_one_device_leaves_the_step_out():
     assert (weights(learner) != before).any()
 
 
+@pytest.mark.slow
 def test_several_devices_in_mixed_precision_resume(tmp_path):
     pytest.importorskip("ingle.router")
 

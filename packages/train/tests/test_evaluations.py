@@ -32,6 +32,7 @@ class Watch(Callback):
         self.seen.append((record["step"], record["valid/loss"], weights(learner)))
 
 
+@pytest.mark.slow
 def test_evaluation_by_step_changes_nothing_of_the_training():
     plain, watch = make(), Watch()
     plain.fit(loader(), epochs=2, valid=loader())

@@ -54,6 +54,7 @@ def test_psnr():
     assert same.compute() == math.inf
 
 
+@pytest.mark.slow
 def test_ssim():
     wanted = [
         np.mean([parts(a, b)[0] for a, b in zip(x, y, strict=True)])
@@ -63,6 +64,7 @@ def test_ssim():
     assert gathered(SSIM(255), 255 * X, 255 * Y) == pytest.approx(np.mean(wanted), abs=2e-6)
 
 
+@pytest.mark.slow
 def test_ms_ssim():
     weights = (0.3, 0.3, 0.4)
     x, y = pairs(5, 48, 2)

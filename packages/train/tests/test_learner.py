@@ -66,6 +66,7 @@ def test_fit_is_the_loop_that_one_would_write():
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [5, 8])
 def test_accumulated_batches_equal_one_large_batch(size):
     small = make(accumulate=5)
@@ -95,6 +96,7 @@ def test_max_grad_norm_bounds_the_step():
     assert moved == pytest.approx(1e-3, rel=1e-2)
 
 
+@pytest.mark.slow
 def test_validation_and_metrics():
     learner = make(metrics=[Accuracy(), ConfusionMatrix(3)], lr=0.5)
     history = learner.fit(loader(shuffle=True), epochs=30, valid=loader(7))

@@ -56,6 +56,7 @@ def alexnet(torch, net):
     return distance
 
 
+@pytest.mark.slow
 def test_lpips_is_that_of_its_formula():
     torch = pytest.importorskip("torch")
     net = LPIPSNet("alex")

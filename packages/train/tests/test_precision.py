@@ -56,6 +56,7 @@ def test_it_trains_like_float32(precision: str) -> None:
     assert mixed.scaler.enabled == (precision == "float16")
 
 
+@pytest.mark.slow
 def test_steps_that_overflow_are_left_out_and_the_scale_is_resumed(tmp_path: Path) -> None:
     trained = learner("float16", tmp_path)
     trained.scaler = optim.LossScaler(2.0**40)
@@ -75,6 +76,7 @@ def test_other_dtypes_are_refused() -> None:
         learner("int8")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 def test_a_resumed_run_has_the_same_bits_where_each_operation_rounds(
     precision: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

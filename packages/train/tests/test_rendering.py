@@ -124,6 +124,7 @@ def test_norms_are_those_of_the_step():
         np.testing.assert_allclose(found, seen[4][name], rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_renderer_can_stop_and_save(tmp_path):
     kept = Kept({2: lambda c: c.checkpoint(), 7: lambda c: c.stop("enough")})
     learner = make(progress=kept, checkpoints=tmp_path)

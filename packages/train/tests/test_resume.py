@@ -94,6 +94,7 @@ class CrashInEvaluation(Callback):
             raise Interrupted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("of", [StopAt, CrashInEvaluation])
 @pytest.mark.parametrize("accumulate", [2, 3])  # 60 samples in batches of 8 are 4 or 3 steps
 def test_a_stop_behind_the_last_step_of_an_epoch(tmp_path, accumulate, of):
@@ -108,6 +109,7 @@ def test_a_stop_behind_the_last_step_of_an_epoch(tmp_path, accumulate, of):
         assert tiny.digest(learner) == tiny.digest(expected), f"stopped behind step {step}"
 
 
+@pytest.mark.slow
 def test_batches_in_a_list_are_not_gone_through_again_behind_their_last(tmp_path):
     def fit(folder, **options):
         learner, _, valid = tiny.build(folder, **options)
@@ -154,6 +156,7 @@ def test_a_crash_at_every_system_call_of_saving(tmp_path, whole, monkeypatch):
         assert tiny.digest(run(folder)) == expected
 
 
+@pytest.mark.slow
 def test_more_epochs_later_are_the_same_as_at_once(tmp_path, whole):
     run(tmp_path, epochs=1)
     run(tmp_path, epochs=2)
@@ -163,6 +166,7 @@ def test_more_epochs_later_are_the_same_as_at_once(tmp_path, whole):
     assert tiny.digest(run(tmp_path)) == whole[0]  # nothing is left to do
 
 
+@pytest.mark.slow
 def test_resuming_from_a_path(tmp_path, whole):
     run(tmp_path)
     oldest = CheckpointStore(tmp_path).paths()[-1]
@@ -171,10 +175,12 @@ def test_resuming_from_a_path(tmp_path, whole):
         run(tmp_path, resume=tmp_path / "step-00000099.safetensors")
 
 
+@pytest.mark.slow
 def test_resuming_starts_anew_where_there_is_nothing(tmp_path, whole):
     assert tiny.digest(run(tmp_path / "new")) == whole[0]
 
 
+@pytest.mark.slow
 def test_a_new_training_does_not_mix_with_an_old_one(tmp_path):
     run(tmp_path)
     with pytest.raises(TrainingError, match="holds checkpoints of another training"):
@@ -212,6 +218,7 @@ def test_a_place_that_takes_no_checkpoint_is_refused_before_the_first_step(tmp_p
     assert learner.steps == 0
 
 
+@pytest.mark.slow
 def test_a_disk_that_is_full_for_a_while(tmp_path, whole, monkeypatch):
     """With room again, the training goes on from its last checkpoint to the same end."""
     real, calls = os.fsync, []
@@ -230,6 +237,7 @@ def test_a_disk_that_is_full_for_a_while(tmp_path, whole, monkeypatch):
     assert (tiny.digest(learner), learner.steps) == (expected, steps)
 
 
+@pytest.mark.slow
 def test_resuming_with_another_setup_is_refused(tmp_path):
     run(tmp_path)
     learner, train, _ = tiny.build(tmp_path)

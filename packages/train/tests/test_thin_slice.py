@@ -89,6 +89,7 @@ def numbers(net):
     return {k: v.numpy().copy() for k, v in net.state_dict().items()}
 
 
+@pytest.mark.slow
 def test_training_equals_pytorch(way):
     torch = pytest.importorskip("torch")
     start = numbers(Net())
@@ -122,6 +123,7 @@ def test_training_equals_pytorch(way):
         )
 
 
+@pytest.mark.slow
 def test_training_repeats_bit_for_bit(way):
     (a, _, first), (b, _, second) = train(way), train(way)
     assert first == second
@@ -198,6 +200,7 @@ def test_eval_uses_running_statistics_and_no_dropout(way):
     assert not np.array_equal(net.norm.running_mean.value.numpy(), statistics)
 
 
+@pytest.mark.slow
 def test_two_threads_train_two_models_as_one_would(way):
     alone = [train(way, seed)[0] for seed in (0, 7)]
     with ThreadPoolExecutor(2) as pool:

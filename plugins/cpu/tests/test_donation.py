@@ -235,6 +235,7 @@ class TestPlainCode:
         """A plan from the second run on."""
         monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
 
+    @pytest.mark.slow
     def test_moments_stay_where_they_are(self):
         net, cells, step = written_plainly()
         moments = [c for c in cells if c not in set(net.parameters())]
@@ -364,6 +365,7 @@ class TestTraining:
         np.testing.assert_allclose(got, slope @ before, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_readers_in_other_threads_see_whole_states():
     """All elements of both cells hold the number of steps, whenever somebody looks."""
     size = 1 << 17

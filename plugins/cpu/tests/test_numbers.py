@@ -201,6 +201,7 @@ def test_gelu_far_from_zero():
     np.testing.assert_array_equal(it.erf(x).numpy(), [-1, -1, -1, 1, 1, 1, 1, np.nan])
 
 
+@pytest.mark.slow
 def test_rows_that_are_picked_meet_a_product():
     a, b = numbers(9, 5), numbers(9, 5, seed=1)
 

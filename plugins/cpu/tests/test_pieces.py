@@ -97,6 +97,7 @@ def chain(x, i):
     return it.scatter_set(y, i, x[:3] + 1, axis=0)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", [d for d in DTYPES if d != "bool"])
 def test_updates_of_a_value_that_nobody_else_sees_copy_nothing(dtype):
@@ -113,6 +114,7 @@ def test_updates_of_a_value_that_nobody_else_sees_copy_nothing(dtype):
     assert sum(step.nbytes > wide.nbytes for step in told.steps) == 1  # the product with 2
 
 
+@pytest.mark.slow
 def test_one_row_of_one_column_of_a_part():
     """Sizes of 1, whose strides mean nothing."""
     i = np.array([0, 0, -1])
@@ -324,6 +326,7 @@ def test_indices_out_of_range_are_errors(name, index):
                 way(x, i, u).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows", "width"), [(3, 300), (1000, 33), (50000, 1), (1, 1)])
 def test_many_updates_on_few_rows_have_the_order_of_one_by_one(rows, width):
     """Float additions in another order would give other bits."""
@@ -378,6 +381,7 @@ def test_a_value_that_somebody_holds_is_left_alone():
         assert table.value[3, 0].item() == before[3, 0] + 2, n
 
 
+@pytest.mark.slow
 def test_an_embedding_is_trained_in_kernels_alone():
     losses = {}
     for device in ("numpy", "cpu"):

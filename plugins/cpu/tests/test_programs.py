@@ -85,6 +85,7 @@ def test_programs_that_were_wrong_once(seed, dtype, gradient, way):
     check(program(seed, dtype, gradient), "cpu", WAYS[way])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("gradient", [False, True])
 def test_fused_programs_have_the_bits_of_their_operations_one_by_one(dtype, gradient):

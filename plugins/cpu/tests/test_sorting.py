@@ -72,6 +72,7 @@ def test_long_rows_and_places_of_wide_elements_are_left_to_numpy():
     agree(lambda x: it.argsort(x, axis=1), drawn((300, 4), "int64"), kernels=False)
 
 
+@pytest.mark.slow
 def test_of_views_and_into_parts():
     x = drawn((9, 6))
     for find in (it.sort, it.argsort):
@@ -83,6 +84,7 @@ def test_of_views_and_into_parts():
         agree(lambda x, f=find: it.concat([f(x + 1, axis=1), f(x, axis=1)], axis=1), x)
 
 
+@pytest.mark.slow
 def test_the_largest_of_a_few_and_their_gradients():
     x = np.random.default_rng(0).permutation(120).reshape(15, 8).astype(np.float32)
     agree(lambda x: it.topk(x, 2)[0], x)

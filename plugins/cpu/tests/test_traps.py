@@ -56,6 +56,7 @@ def run_python(code, **environment):
 
 
 class TestShapes:
+    @pytest.mark.slow
     @both_ways
     def test_that_change_with_every_call(self, way):
         f = way(lambda x: (it.tanh(x * 2.0) + 1.0).sum(axis=0) / x.shape[0])
@@ -109,6 +110,7 @@ class TestShapes:
 
 
 class TestConstants:
+    @pytest.mark.slow
     @needs_proc
     def test_huge_ones_are_held_once(self):
         big = numbers(1 << 22)
@@ -407,6 +409,7 @@ print("both fine")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_fork_after_threads_have_started():
     assert run_python(FORKED) == "both fine\n"

@@ -54,6 +54,7 @@ def _places(x: np.ndarray, axis: int, descending: bool) -> np.ndarray:
     return x.shape[axis] - 1 - np.flip(turned, axis)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", NUMBERS)
 def test_places_are_those_of_a_stable_sort(played: HostBackend, dtype: str) -> None:
     rng = np.random.default_rng(NUMBERS.index(dtype))
@@ -75,6 +76,7 @@ def test_rows_beyond_the_bits_of_a_word_are_sorted_twice(played: HostBackend) ->
     np.testing.assert_array_equal(np.asarray(it.argsort(view)), _places(x[::-1, ::2], 1, False))
 
 
+@pytest.mark.slow
 def test_what_rests_on_places_stays_on_the_device(played: HostBackend) -> None:
     x = np.random.default_rng(1).standard_normal(300).astype(np.float32)
     here = it.asarray(x, device="played")
@@ -114,6 +116,7 @@ def test_a_result_that_is_a_view_has_memory_of_its_own(played: HostBackend) -> N
     assert part.tolist() == [9.0, 3.0]
 
 
+@pytest.mark.slow
 def test_systems_are_solved_on_the_device(played: HostBackend) -> None:
     rng = np.random.default_rng(3)
     x = rng.standard_normal((4, 6, 6))

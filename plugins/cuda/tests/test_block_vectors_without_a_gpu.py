@@ -42,6 +42,7 @@ def drawn(length: int) -> list[Any]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1024, 1032])
 def test_a_bias_is_summed_where_its_gradient_is_computed(
     device: Any, monkeypatch: pytest.MonkeyPatch, length: int

@@ -72,6 +72,7 @@ def test_operands_of_any_kind(backend: HostBackend, seed: int) -> None:
     check(backend, PLAYED, arrays, dtype, launches=5, **options)
 
 
+@pytest.mark.slow
 @needs_a_compiler
 def test_small_heads(backend: HostBackend) -> None:
     rng = np.random.default_rng(0)

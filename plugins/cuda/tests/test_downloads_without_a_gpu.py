@@ -80,6 +80,7 @@ def test_what_is_written_over_is_copied_anew(gpu: HostGpu) -> None:
         assert cell.value.tolist() == [7.0] * 4
 
 
+@pytest.mark.slow
 def test_a_check_that_failed_is_told(gpu: HostGpu) -> None:
     take = compile(lambda x, i: it.take(x, i, axis=0))
     with it.device("played"):

@@ -58,6 +58,7 @@ def test_the_first_place_is_lent_again(backend: HostBackend) -> None:
     assert places[0] == places[1] == places[2] == sorted(places[0])
 
 
+@pytest.mark.slow
 def test_a_flag_that_is_a_value_too_lies_on_the_device(backend: HostBackend) -> None:
     """Its reader copies it from there."""
     x = it.asarray(np.arange(4, dtype=np.float32), device="played")

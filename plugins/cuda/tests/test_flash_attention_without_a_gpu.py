@@ -138,6 +138,7 @@ def test_operands_of_any_kind(backend: HostBackend, seed: int) -> None:
     check(backend, PLAYED, arrays, dtype, **options)
 
 
+@pytest.mark.slow
 @needs_a_compiler
 def test_small_heads(backend: HostBackend) -> None:
     rng = np.random.default_rng(0)
@@ -238,6 +239,7 @@ def test_a_layer_reads_and_writes_as_products_do(backend: HostBackend) -> None:
 # Masks and keys that are left out -----------------------------------------------------------
 
 
+@pytest.mark.slow
 @needs_a_compiler
 @pytest.mark.parametrize("added", [False, True])
 def test_tiles_that_a_mask_hides_are_not_read(backend: HostBackend, added: bool) -> None:
@@ -280,6 +282,7 @@ def test_keys_are_left_out_as_by_the_composition(backend: HostBackend, seed: int
     check(backend, PLAYED, arrays, dtype, **options)
 
 
+@pytest.mark.slow
 @needs_a_compiler
 def test_a_plan_draws_anew_in_each_run(backend: HostBackend) -> None:
     """The words of the place change, in a graph too; the key does not."""

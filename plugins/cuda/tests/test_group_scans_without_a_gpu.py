@@ -34,6 +34,7 @@ def running(x: Any) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 31, 32, 511, 512, 513, 1700])
 def test_of_any_length(device: Any, length: int) -> None:
     x = np.random.default_rng(length).choice([-1.25, 0.75, 1.0, 1.5, -0.875], (5, length))
@@ -42,6 +43,7 @@ def test_of_any_length(device: Any, length: int) -> None:
         np.testing.assert_array_equal(f.numpy(), w.numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["uint8", "int64", "float64", "bfloat16"])
 def test_of_any_dtype(device: Any, dtype: str) -> None:
     """Sums wrap around, of equal elements the last is the place, and float64 shows the order."""

@@ -49,6 +49,7 @@ def results(device: str, dtype: Any, rows: int, length: int, first: int) -> list
     return [it.astype(v, it.float64).numpy() for v in both(flat, w, b)]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize(
@@ -66,6 +67,7 @@ def test_the_bits_are_those_of_the_processor(
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_nothing_is_read_or_computed_twice(compiled: Any) -> None:
     """A softmax reads its rows once, and keeps the exponentials that it has summed."""
     source = render(softmax("bfloat16"), "nest")
@@ -99,6 +101,7 @@ def drawn(rows: int, length: int, dtype: Any, device: str) -> list[Any]:
     return [it.asarray(v, dtype=dtype, device=device) for v in given]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize("shape", [(288, 256), (320, 1024), (288, 2304)])
@@ -119,6 +122,7 @@ def test_a_norm_and_its_gradients_read_rows_once(
         )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(96, 256), (160, 300), (130, 512)])
 def test_sums_of_few_or_other_rows_are_kernels_of_their_own(
     device: Any, shape: tuple[int, int]
@@ -130,6 +134,7 @@ def test_sums_of_few_or_other_rows_are_kernels_of_their_own(
         np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@pytest.mark.slow
 def test_three_sums_beside_rows(device: Any) -> None:
     """Of what a kernel computes and reads; a fourth one of long rows has no memory there."""
 
@@ -148,6 +153,7 @@ def test_three_sums_beside_rows(device: Any) -> None:
             np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
+@pytest.mark.slow
 def test_what_all_rows_share_is_not_held(compiled: Any) -> None:
     """A norm's weight leaves registers to its rows."""
     nest = Nest(
@@ -168,6 +174,7 @@ def test_what_all_rows_share_is_not_held(compiled: Any) -> None:
     assert compiled(shared)[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
 def test_few_rows_ask_for_all_of_their_memory_at_once(compiled: Any) -> None:
     """Each waits for it alone, so that a weight is on its way with its row."""
     nest = Nest(
@@ -203,6 +210,7 @@ def test_short_rows_have_a_warp_each() -> None:
     assert for_rows(nest, "nest", (1001, 1500, 1500, 1, 1500, 1), 132)[1] == Grid(1001, 64, 1)
 
 
+@pytest.mark.slow
 def test_short_rows_have_a_kernel_of_few_registers(compiled: Any) -> None:
     """So that more rows are on their way; the one for the longest is that of all other rows."""
     nest = softmax("bfloat16")
@@ -217,6 +225,7 @@ def test_short_rows_have_a_kernel_of_few_registers(compiled: Any) -> None:
         assert for_rows(nest, "nest", (900, n, 8, 1, 8, 1), 132)[0] is None
 
 
+@pytest.mark.slow
 def test_halves_are_converted_by_the_machine(compiled: Any) -> None:
     """Where NVRTC compiles, which knows the architecture; the bits of a NaN are our own."""
     for dtype, what in (("bfloat16", "ROUNDED_BFLOAT16"), ("float16", "WIDENED_FLOAT16")):

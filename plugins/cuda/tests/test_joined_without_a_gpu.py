@@ -186,6 +186,7 @@ def summed(folder: Path, monkeypatch: pytest.MonkeyPatch, joins: bool) -> tuple[
     return found, gpu.counts["launched"]
 
 
+@pytest.mark.slow
 @needs_a_compiler
 def test_sums_of_blocks_that_nothing_waits_for_are_one_launch(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch

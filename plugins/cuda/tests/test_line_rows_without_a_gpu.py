@@ -49,6 +49,7 @@ def same(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize(
@@ -101,6 +102,7 @@ def test_integers_as_factors(device: Any, dtype: str) -> None:
     np.testing.assert_allclose(found[0].numpy(), exact, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_products_that_share_their_vector_are_one_launch(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +132,7 @@ def test_products_that_share_their_vector_are_one_launch(
     assert joined == [3]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("computed", [False, True])
 def test_lines_are_asked_for_early_where_the_launch_before_does_not_write_them(
     device: Any, monkeypatch: pytest.MonkeyPatch, computed: bool

@@ -33,6 +33,7 @@ def added() -> Nest:
     return Nest(1, operands, (), (Map(code, ((2, root),)),))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float64, it.int8])
 @pytest.mark.parametrize("length", [12, 57, 260, 1001])
@@ -55,6 +56,7 @@ def test_the_bits_are_those_of_the_processor(device: Any, dtype: Any, length: in
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_axes_that_change_places(device: Any) -> None:
     """As heads of an attention do."""
     x = np.random.default_rng(0).normal(size=(2, 33, 3, 4, 64)).astype(np.float32)
@@ -73,6 +75,7 @@ def test_axes_that_change_places(device: Any) -> None:
     assert any("part0.whole" in source for source in sources)
 
 
+@pytest.mark.slow
 def test_vectors_follow_from_strides(compiled: Any) -> None:
     nest = added()
     for rows, wide, each in ((64, 512, 8), (64, 516, 4), (64, 514, 2), (64, 513, 0), (4, 64, 0)):

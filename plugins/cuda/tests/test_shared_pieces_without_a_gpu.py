@@ -35,6 +35,7 @@ def sums(flat: Any, weight: Any, first: int, length: int) -> list[Any]:
     return [apart, it.sum(apart, axis=0), it.sum(x * apart, axis=0), it.max(x, axis=-1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 @pytest.mark.parametrize("length", [256, 768, 2048])
 def test_the_bits_are_those_of_the_processor(device: Any, length: int, first: int) -> None:
@@ -60,6 +61,7 @@ def step(x: Any, skip: Any, inner: Any, weight: Any, bias: Any) -> list[Any]:
     return [found[v] for v in leaves]
 
 
+@pytest.mark.slow
 def test_sums_of_what_a_product_computes_grow_beside_rows(
     device: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -102,6 +104,7 @@ def nest() -> Nest:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_kernels_keep_their_rows_in_registers(compiled: Any) -> None:
     one = nest()
     numbers = (4096, 1024, 1024, 1, 1024, 1, 1024, 1, 1024, 1)

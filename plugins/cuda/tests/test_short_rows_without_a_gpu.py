@@ -36,6 +36,7 @@ def floats(x: Any) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
 @pytest.mark.parametrize("length", [1, 2, 3, 5, 8, 9])
@@ -51,6 +52,7 @@ def test_floats(device: Any, dtype: str, length: int) -> None:
         np.testing.assert_array_equal(np.signbit(a[~np.isnan(a)]), np.signbit(b[~np.isnan(b)]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 5, 7), (4, 3, 2, 9), (2, 3, 255), (6, 1, 31)])
 def test_elements_of_strided_rows(device: Any, shape: tuple[int, ...]) -> None:
     """Operands that repeat along axes, that lie transposed, and several results."""
@@ -67,6 +69,7 @@ def test_elements_of_strided_rows(device: Any, shape: tuple[int, ...]) -> None:
         np.testing.assert_array_equal(f.numpy(), w.numpy())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["int8", "uint32", "int64", "bool"])
 def test_integers(device: Any, dtype: str) -> None:
     x = np.random.default_rng(0).integers(0, 2 if dtype == "bool" else 100, (70, 6))
@@ -80,6 +83,7 @@ def test_integers(device: Any, dtype: str) -> None:
         np.testing.assert_array_equal(f.numpy(), w.numpy())
 
 
+@pytest.mark.slow
 def test_threads_take_rows(compiled: Any) -> None:
     nest = softmax("bfloat16")
     assert for_rows(nest, "nest", (1001, 3, 3, 1, 3, 1), 132)[1] == Grid(4, 256, 1)

@@ -38,6 +38,7 @@ def drawn(rows: int, updates: int, columns: int) -> tuple[np.ndarray, ...]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 @pytest.mark.parametrize("sizes", [(9, 300, 5), (40, 5000, 1)])
 def test_the_bits_are_those_of_the_processor(
@@ -71,6 +72,7 @@ def test_an_index_out_of_range_is_an_error_afterwards(device: Any) -> None:
         run(*[it.asarray(v, device="scattergpu") for v in (x, at, u)]).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8", "float64", "bool"])
 @pytest.mark.parametrize("columns", [1, 100])
 def test_it_compiles(compiled: Any, dtype: str, columns: int) -> None:

@@ -46,6 +46,7 @@ def same(found: Any, wanted: Any) -> None:
         np.testing.assert_array_equal(np.signbit(one), np.signbit(other))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float16])
 @pytest.mark.parametrize(
@@ -70,6 +71,7 @@ def test_the_bits_are_those_of_the_processor(
     same(*results)
 
 
+@pytest.mark.slow
 def test_rows_of_a_table(device: Any) -> None:
     """The elements of an embedding's row are at computed places."""
 
@@ -90,6 +92,7 @@ def test_rows_of_a_table(device: Any) -> None:
     same(*results)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_few_rows_have_a_block_each(compiled: Any, dtype: str) -> None:
     nest = softmax(dtype)

@@ -119,6 +119,7 @@ def test_kernels_compile() -> None:
         assert compiler.machine_code(source(shape), "sm_90")[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
 @needs_a_compiler
 @pytest.mark.parametrize("b_turned", [False, True])
 @pytest.mark.parametrize("a_turned", [False, True])
@@ -177,6 +178,7 @@ def test_which_sums_are_cut() -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 @needs_a_compiler
 @pytest.mark.parametrize("sizes", [(70, 250, 256), (20, 70, 330), (2, 40, 130, 268)])
 def test_parts_of_sums_are_added_in_order(backend: HostBackend, sizes: tuple[int, ...]) -> None:

@@ -22,6 +22,7 @@ def device(tmp_path_factory: pytest.TempPathFactory) -> Any:
         yield opened(HostGpu(tmp_path_factory.mktemp("gpu")), "tilegpu", patch)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", [it.float32, it.bfloat16, it.float64])
 @pytest.mark.parametrize("shape", [(33, 65), (64, 200), (130, 17), (9, 31)])
@@ -42,6 +43,7 @@ def test_the_bits_are_those_of_the_processor(
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_neighbours_of_one_kernel_are_not_joined(device: Any) -> None:
     given = [np.random.default_rng(n).normal(size=(40, 36)).astype(np.float32) for n in range(3)]
     run = compile(lambda *given: [it.exp(x.T) + 1 for x in given])

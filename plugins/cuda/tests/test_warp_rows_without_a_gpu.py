@@ -34,6 +34,7 @@ def floats(x: Any) -> Any:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("length", [9, 200, 777])
@@ -49,6 +50,7 @@ def test_floats(device: Any, dtype: str, length: int) -> None:
         np.testing.assert_array_equal(np.signbit(a[~np.isnan(a)]), np.signbit(b[~np.isnan(b)]))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "uint32", "int64", "bool"])
 def test_integers(device: Any, dtype: str) -> None:
@@ -66,6 +68,7 @@ def test_integers(device: Any, dtype: str) -> None:
         np.testing.assert_array_equal(f.numpy(), w.numpy())
 
 
+@pytest.mark.slow
 def test_scores_of_heads(device: Any) -> None:
     """Short products of a query with many keys, in half precision."""
     rng = np.random.default_rng(1)
@@ -83,6 +86,7 @@ def test_scores_of_heads(device: Any) -> None:
     assert any("% 32" in s and "__shfl_down_sync" in s for s in sources)
 
 
+@pytest.mark.slow
 def test_warps_take_rows(compiled: Any) -> None:
     nest = softmax("bfloat16")
     assert for_rows(nest, "nest", (1001, 99, 99, 1, 99, 1), 132)[1] == Grid(126, 256, 1)

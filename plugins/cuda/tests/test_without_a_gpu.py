@@ -53,6 +53,7 @@ def softmax(dtype: str) -> Nest:
     return Nest(1, operands, (), tuple(stages))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_nest_with_reductions_compiles(compiled: Any, dtype: str) -> None:
     source = render(softmax(dtype), "nest")
@@ -62,6 +63,7 @@ def test_a_nest_with_reductions_compiles(compiled: Any, dtype: str) -> None:
     assert compiled(source)[:4] == b"\x7fELF"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tanh", "erf", "sin", "exp", "log"])
 def test_functions_compile(compiled: Any, name: str) -> None:
     b = CodeBuilder()
@@ -70,6 +72,7 @@ def test_functions_compile(compiled: Any, name: str) -> None:
     assert compiled(render(nest, "nest"))
 
 
+@pytest.mark.slow
 def test_kernels_by_hand_compile(compiled: Any) -> None:
     windows = [sources.windows_source(2, rank, over) for rank in (1, 3) for over in (True, False)]
     for source in (
@@ -131,6 +134,7 @@ except IngleError as error:
 """
 
 
+@pytest.mark.slow
 def test_where_there_is_no_gpu_it_says_so() -> None:
     if libraries.driver() is not None:
         pytest.skip("there is a driver")

@@ -195,6 +195,7 @@ def test_variables() -> None:
     assert run(ASK + "print(s.blocks, x[5].item())", INGLE_MEMORY="off") == "0 3.0"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_forked_child_computes() -> None:
     shown = run(

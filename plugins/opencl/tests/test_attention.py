@@ -96,6 +96,7 @@ def operands(*shapes: tuple[int, ...]) -> list[np.ndarray]:
     return [rng.standard_normal(shape).astype(np.float32) for shape in shapes]
 
 
+@pytest.mark.slow
 def test_it_stays_whole_and_takes_views_as_they_lie() -> None:
     """Heads are split off by a view; nothing is copied before or behind."""
     arrays = operands((2, 20, 3, 8), (2, 24, 3, 8), (2, 24, 3, 8))

@@ -23,6 +23,7 @@ def stored_by(backend: Any, kernel: Any, dtype: str) -> Any:
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64"])
 @pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])
@@ -38,6 +39,7 @@ def test_kernels_are_built_once(request: Any, wide: bool, dtype: str) -> None:
     assert backend.programs.rebuilt == before
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("wide", [False, True], ids=["narrow", "wide"])

@@ -103,6 +103,7 @@ def test_a_network_trains_with_the_numbers_of_the_cpu(compiled: bool) -> None:
     assert found[-1] < found[0]
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_is_found_inside_a_plan() -> None:
     x = it.asarray(drawn((5, 3)), device="opencl")
     quick = compile(lambda x, i: it.take(x * 2.0, i, axis=0) + 1.0)
@@ -149,6 +150,7 @@ def _folded(rows: np.ndarray, index: np.ndarray) -> Iterator[np.float32]:
         yield c
 
 
+@pytest.mark.slow
 def test_a_plain_step_that_fails_changes_nothing() -> None:
     with it.device("opencl"):
         model = nn.Embedding(5, 3)
@@ -248,6 +250,7 @@ def test_operands_on_two_devices_are_named(function: Any) -> None:
     assert it.sum(x).device == Device("opencl")
 
 
+@pytest.mark.slow
 def test_threads_share_the_queue() -> None:
     x = it.asarray(drawn((64, 64)), device="opencl")
     expected = np.tanh(x.numpy() @ x.numpy())
@@ -330,6 +333,7 @@ __kernel void halved(__global const float *x, __global float *out, const long n)
 """
 
 
+@pytest.mark.slow
 def test_a_kernel_written_by_hand_runs_between_generated_ones() -> None:
     asked = []
 
@@ -350,6 +354,7 @@ def test_a_kernel_written_by_hand_runs_between_generated_ones() -> None:
     assert asked
 
 
+@pytest.mark.slow
 def test_without_a_driver_the_device_says_what_to_install(tmp_path: Any) -> None:
     pytest.importorskip("pyopencl")
     program = "import ingle.tensor as it; it.zeros(3, device='opencl')"

@@ -24,6 +24,7 @@ def by_codes(x: Any) -> Any:
     return it.quantized_linear(x, codes, it.ones((5, 1), device="opencl"), dtype="int4")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("function", "kernels"),
     [(turned, 1), (lambda x: it.stack([x * 2, x - 1], axis=-1), 1), (by_codes, 2)],

@@ -56,6 +56,7 @@ def updated(name: str) -> tuple[list[np.ndarray], int]:
     return found, launched
 
 
+@pytest.mark.slow
 def test_updates_go_together_and_keep_their_bits(monkeypatch: pytest.MonkeyPatch) -> None:
     together, few = updated("opencl_many")
     monkeypatch.setattr(step_builder, "at_once", lambda *_: 1)
@@ -66,6 +67,7 @@ def test_updates_go_together_and_keep_their_bits(monkeypatch: pytest.MonkeyPatch
         assert same_bits(found, wanted)
 
 
+@pytest.mark.slow
 def test_where_memory_meets_each_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
     """What is known when a plan runs decides."""
     wanted, few = updated("opencl_apart")

@@ -83,6 +83,7 @@ def tight(monkeypatch: pytest.MonkeyPatch) -> OpenCLBackend:
     return made
 
 
+@pytest.mark.slow
 def test_a_command_without_memory_is_put_again_when_there_is_more(tight: OpenCLBackend) -> None:
     """Each of a program's commands, where the pool keeps what was let go of."""
     given = drawn((300, 40))

@@ -98,6 +98,7 @@ class Interrupted(RunAhead):
             signal.raise_signal(signal.SIGINT)
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_long_plan_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     spare = OpenCLBackend(Device("opencl_spare"), device_of(0))
     monkeypatch.setitem(plugins._backends, spare.device, spare.composition())

@@ -39,6 +39,7 @@ def laid_out(call: ContractionCall, layout: str) -> ContractionCall:
     return call._replace(a=Argument(0, a, 0), b=Argument(1, b, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("tile", SHARED_TILES)
@@ -84,6 +85,7 @@ def shares(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     assert asked
 
 
+@pytest.mark.slow
 def test_what_follows_a_product_is_part_of_its_kernel(shares: str) -> None:
     numbers = np.random.default_rng(1)
     a, b, row = (numbers.normal(size=s).astype(np.float32) for s in ((3, 45, 20), (20, 33), (33,)))

@@ -53,6 +53,7 @@ def is_sorted(sources: list[str]) -> bool:
     return any("rank" in source for source in sources)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("sizes", [(7, 500, 5), (4000, 129, 4)])
 def test_sums_have_the_bits_of_the_processor(
@@ -73,6 +74,7 @@ def test_a_million_updates(wide_backend: Any) -> None:
     assert is_sorted(agree(it.scatter_add, x[:, 0], at, u[:, 0]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "int8", "int64", "bool", "bfloat16"])
 def test_the_last_update_stays(wide_backend: Any, dtype: str) -> None:
     x, at, u = drawn(30, 700, 3)
@@ -87,6 +89,7 @@ def test_the_last_update_stays(wide_backend: Any, dtype: str) -> None:
     np.testing.assert_array_equal(made.astype(it.int64).numpy(), want.astype(np.int64))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("include_self", [True, False])
 @pytest.mark.parametrize("reduce", ["prod", "amax"])
 def test_reductions(wide_backend: Any, reduce: str, include_self: bool) -> None:
@@ -97,6 +100,7 @@ def test_reductions(wide_backend: Any, reduce: str, include_self: bool) -> None:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_views_other_axes_and_numbers(wide_backend: Any) -> None:
     x, at, u = drawn(60, 480, 4)
     table = np.stack([x, x + 1])
@@ -114,6 +118,7 @@ def test_views_other_axes_and_numbers(wide_backend: Any) -> None:
     assert is_sorted(agree(turned, x, at, u))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_the_gradient_of_an_embedding(wide_backend: Any, dtype: str) -> None:
     table, at, u = drawn(97, 640, 6)
@@ -124,6 +129,7 @@ def test_the_gradient_of_an_embedding(wide_backend: Any, dtype: str) -> None:
     assert is_sorted(agree(gradient, table, at, u, dtype=dtype))
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_is_an_error_afterwards(wide_backend: Any) -> None:
     x, at, u = (it.asarray(v, device="opencl_wide") for v in drawn(50, 600, 2))
     run = compile(it.scatter_add)

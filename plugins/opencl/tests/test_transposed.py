@@ -49,6 +49,7 @@ def test_a_transposed_operand(shape: tuple[int, int], dtype: str, sources: list[
     assert any("tile1" in s for s in sources) == (min(shape) >= 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("axes", list(itertools.permutations(range(3))))
 def test_copies_of_permuted_tensors(axes: tuple[int, ...], sources: list[str]) -> None:
     for dtype in ("float32", "int8", "complex64", "float64"):
@@ -64,6 +65,7 @@ def test_copies_of_permuted_tensors(axes: tuple[int, ...], sources: list[str]) -
     assert any("tile" in s for s in sources) == swaps_last
 
 
+@pytest.mark.slow
 def test_several_operands_scalars_and_parts_of_a_tensor(sources: list[str]) -> None:
     a, b, c = (drawn((70, 50, 3), "float32", n) for n in range(3))
     row = drawn((3, 1, 70), "float32", 4)

@@ -25,6 +25,7 @@ def mapped(x: Any, y: Any) -> Any:
     return x ^ y if x.dtype in (np.bool_, it.bool) else x * y + x
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("count", [1, 7, 1023, 4100])
@@ -37,6 +38,7 @@ def test_flat_maps(wide_backend: Any, dtype: str, count: int) -> None:
         np.testing.assert_array_equal(mapped(a[part], b[part]).numpy(), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("first", [0, 1])
 def test_flat_maps_write_into_their_inputs(wide_backend: Any, first: int) -> None:
     x = drawn((515,), "float32")
@@ -65,6 +67,7 @@ def test_sums_of_short_rows(wide_backend: Any, columns: int) -> None:
     np.testing.assert_array_equal(found.numpy(), 2 * x.sum(1))
 
 
+@pytest.mark.slow
 def test_vectors_are_what_runs(wide_backend: Any) -> None:
     x = it.ones((1 << 12,), device=WIDE)
     row = it.ones((1 << 8, 1 << 8), device=WIDE)

@@ -92,6 +92,7 @@ def another() -> Iterator[Any]:
     del plugins._backends[device]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASES[0], CASES[5]])
 def test_a_batch_in_parts_has_the_same_bits(
     case: tuple[Any, ...], another: Any, monkeypatch: pytest.MonkeyPatch
@@ -123,6 +124,7 @@ def test_missing_values_stay_where_they_are(device: str) -> None:
     np.testing.assert_array_equal(found.numpy(), wanted.numpy())
 
 
+@pytest.mark.slow
 def test_what_follows_is_the_epilogue() -> None:
     def block(x: Tensor, w: Tensor) -> Tensor:
         return it.relu(it.conv2d(x, w, padding=1) + x)

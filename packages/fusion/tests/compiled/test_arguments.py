@@ -457,6 +457,7 @@ def test_results_that_differ_are_an_error():
     assert h.recordings == 2
 
 
+@pytest.mark.slow
 def test_objects_and_their_tensors_are_not_kept():
     f = compile(lambda x, o: x * o.factor)
     gone = []

@@ -72,6 +72,7 @@ def training(depth: int) -> Any:
     return step
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("made", [chained, training])
 def test_a_warm_call_does_not_look_at_each_operation(made: Any) -> None:
     if not isinstance(backend_of(None), Fusion):

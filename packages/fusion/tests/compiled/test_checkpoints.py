@@ -40,6 +40,7 @@ def between(function, given):
     return explain(function, *given).arena
 
 
+@pytest.mark.slow
 def test_checkpoints_keep_less_and_give_the_same_gradients(given):
     plain, kept = loss_of(block), loss_of(checkpoint(block))
     want, got = compile(plain)(*given), compile(kept)(*given)

@@ -105,6 +105,7 @@ def loss(h: Any, weight: Any, wanted: Any) -> Any:
         return it.cross_entropy(it.linear(it.gelu(h), weight), wanted)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("aligned")
 def test_a_vocabulary_is_copied_by_nothing() -> None:
     """Its logits, their gradient and its weights are computed in longer rows."""

@@ -27,6 +27,7 @@ def whole(x, w, factors, **more):
     return it.conv(x, w, **more), *gradients
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("image", "weight", "more"), CASES)
 def test_results_and_gradients(image, weight, more) -> None:
     torch = pytest.importorskip("torch")

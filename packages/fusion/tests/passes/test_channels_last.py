@@ -148,6 +148,7 @@ def test_numbers_and_gradients_stay(library: Library, net: Callable[..., Tensor]
         np.testing.assert_allclose(g.numpy(), w.numpy(), rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_the_layout_goes_from_one_convolution_to_the_next(library: Library) -> None:
     """One copy, of the image that comes in; what is in between is computed as it lies."""
     arrays = drawn(*SHAPES)
@@ -159,6 +160,7 @@ def test_the_layout_goes_from_one_convolution_to_the_next(library: Library) -> N
     assert len(names) == 5, names
 
 
+@pytest.mark.slow
 def test_axes_that_are_split_and_joined_keep_the_layout(library: Library) -> None:
     """Nothing but the image that comes in is copied."""
 
@@ -174,6 +176,7 @@ def test_axes_that_are_split_and_joined_keep_the_layout(library: Library) -> Non
     assert sum("reshape" in s.operations for s in steps) == 1, [s.operations for s in steps]
 
 
+@pytest.mark.slow
 def test_nets_with_norms_of_groups_stay_as_they_are(library: Library) -> None:
     """Their sums are rows."""
     x, a, _, scale, bias = on("library", *drawn(*SHAPES))
@@ -204,6 +207,7 @@ def test_an_image_that_lies_so_is_not_copied(
     assert asked == [((0, (0, 2, 3, 1)),)] * 3
 
 
+@pytest.mark.slow
 def test_states_stay_in_their_order(library: Library) -> None:
     """An optimizer's update is computed as its state lies."""
     arrays = drawn((2, 4, 6, 5), (4, 4, 3, 3), (4, 4, 3, 3))

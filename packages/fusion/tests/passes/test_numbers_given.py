@@ -78,6 +78,7 @@ def test_all_turns_have_the_same_kernels() -> None:
     assert kernels(lambda x: turns(x, NUMBERS)) <= few + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_the_bits_are_those_of_constants(monkeypatch: pytest.MonkeyPatch, dtype: str) -> None:
     def found() -> list[np.ndarray]:

@@ -79,6 +79,7 @@ def training() -> None:
         step(normal(4, 8)).numpy()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("program", [once, slopes, training], ids=lambda f: f.__name__)
 def test_copies_are_what_bodies_write(program, monkeypatch):
     copied = 0

@@ -265,6 +265,7 @@ def gpt_block(x, norm, up, bias, down):
     return x + linear(y, down, norm)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("lead", [(2, 12), (3, 1), (1, 7), (2, 3, 4)])
@@ -462,6 +463,7 @@ def check_chain(apart, seed):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4, err_msg=f"seed {seed}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 60, 20))
 def test_random_chains_have_the_same_bits(apart, start):
     for seed in range(start, start + 20):

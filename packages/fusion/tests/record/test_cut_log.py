@@ -64,6 +64,7 @@ def walked(x, steps, each=lambda i, x: None):
     return x, want
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [40, 150, 600])
 def test_a_loop_that_nobody_reads_is_planned_once(below, steps):
     x = it.asarray(np.linspace(0, 1, 5000).astype(np.float32))
@@ -75,6 +76,7 @@ def test_a_loop_that_nobody_reads_is_planned_once(below, steps):
     assert len(below.prepared) < 12
 
 
+@pytest.mark.slow
 def test_values_that_somebody_holds_survive_every_cut():
     x, kept = it.asarray(np.linspace(0, 1, 50).astype(np.float32)), {}
 

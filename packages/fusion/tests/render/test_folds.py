@@ -129,6 +129,7 @@ def test_images_of_each_channel_touch_nothing_else(machine: Any, width: int, pie
     del held, more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [5, 16, 28, 40])
 def test_rows_that_share_what_they_see_have_the_bits_of_each_alone(
     machine: Any, width: int
@@ -219,6 +220,7 @@ def test_places_some_apart_touch_nothing_else(
             del held, more
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("height", [1, 2, 9])
 def test_rows_of_a_copy_that_has_no_room_for_one_are_not_copied(machine: Any, height: int) -> None:
     """Of 5 rows of taps and 2040 places the copy holds four: none of places that are apart."""

@@ -116,6 +116,7 @@ def check_hard_quotients(kernel: Any, mantissas: np.ndarray) -> None:
     check_quotients(kernel, dividends, divisors)
 
 
+@pytest.mark.slow
 def test_quotients(machine: Any) -> None:
     kernel, rng = quotient_kernel(machine), np.random.default_rng(0)
     check_hard_quotients(kernel, rng.integers(0, 1 << 23, 2048))
@@ -127,6 +128,7 @@ def test_quotients(machine: Any) -> None:
     check_quotients(kernel, rng.uniform(-1, 1, (512, 2048)).astype(np.float32), near)
 
 
+@pytest.mark.slow
 def test_quotients_of_special_numbers(machine: Any) -> None:
     rows = np.broadcast_to(SPECIAL, (len(SPECIAL), len(SPECIAL)))
     check_quotients(quotient_kernel(machine), rows.copy(), SPECIAL)

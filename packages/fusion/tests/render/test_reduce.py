@@ -94,6 +94,7 @@ def test_sums_of_nothing_and_of_negative_zeros(machine: Any) -> None:
     assert str(run(kernel, np.full((1, 9), -0.0, np.float32), "float32")[0]) == "-0.0"
 
 
+@pytest.mark.slow
 def test_long_sums_are_as_exact_as_pairwise_ones(machine: Any) -> None:
     x = np.random.default_rng(0).uniform(0, 1, (1, 1 << 22)).astype(np.float32)
     exact = math.fsum(x[0].tolist())
@@ -308,6 +309,7 @@ def test_short_rows_have_the_bits_of_long_ones(
         assert same_bits(run(short, x, made), run(long, x, made)), n
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gathers", [False, True])
 def test_short_rows_of_several_stages(machine: Any, gathers: bool) -> None:
     """What one stage stores the next one reads; a row's class makes no vector smaller."""

@@ -122,6 +122,7 @@ def test_a_list_of_inputs_that_only_the_call_holds(monkeypatch, runs):
     assert runs == [[False]]
 
 
+@pytest.mark.slow
 @counted
 def test_what_lies_between_two_pieces_is_written_over_and_what_was_given_is_not(runs):
     for turn in range(4):
@@ -180,6 +181,7 @@ def test_what_a_program_reads_of_a_cell_keeps_its_value(runs, count):
     assert runs[-1].count(True) == count - 1
 
 
+@pytest.mark.slow
 def test_a_stream_that_holds_much_alone_is_run(monkeypatch):
     """Counted for memory only: too low a count runs a stream early, too high a one late."""
     monkeypatch.setattr("ingle.fusion.stream.MOST_BYTES", LENGTH * 4 * 16)

@@ -73,6 +73,7 @@ def tensor(bare: Any, array: np.ndarray) -> it.Tensor:
     return wrap(bare.upload(array))
 
 
+@pytest.mark.slow
 def test_operations_run_alone(bare: Any) -> None:
     x, y = draw(5, 7), draw(7)
     a, b = tensor(bare, x), tensor(bare, y)
@@ -87,6 +88,7 @@ def test_operations_run_alone(bare: Any) -> None:
     assert not bare.host_fallbacks
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize("axis", [(0, 2), (0, 3), (1, 3), (0, 2, 3), (0, 1, 3), None])
 @pytest.mark.parametrize("keepdims", [True, False])
@@ -185,6 +187,7 @@ def test_scatters_and_pieces_at_computed_places_are_kernels(bare: Any) -> None:
         assert {s.kind for s in fusion.explain(step, *given, runs=0).steps} == {"nest"}
 
 
+@pytest.mark.slow
 def test_views_of_any_dtype_and_rank_are_copied(bare: Any) -> None:
     for dtype in ("bool", "int8", "bfloat16", "complex64", "complex128", "float8_e4m3fn"):
         x = draw(3, 4).astype(as_dtype(dtype).dtype)
@@ -273,6 +276,7 @@ def own() -> Iterator[None]:
         del custom_kernels._writers[TRIPLE.name, language]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
 def test_own_kernels_run_between_generated_ones(own: None, dtype: str) -> None:
     x = draw(3, 50, dtype=dtype)
@@ -308,6 +312,7 @@ def test_kernels_that_nobody_asks_for_go(bare: Any, monkeypatch: pytest.MonkeyPa
     assert made == ["a", "b", "c", "d", "b"]
 
 
+@pytest.mark.slow
 def test_own_kernels_are_differentiated(own: None) -> None:
     with it.device("gcc"):
         x = it.asarray(draw(4)).require_grad()
@@ -315,6 +320,7 @@ def test_own_kernels_are_differentiated(own: None) -> None:
         np.testing.assert_allclose(loss.backward()[x].numpy(), 18 * x.detach().numpy(), rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_an_own_lowering_fuses() -> None:
     register_lowering(TRIPLE, lambda x: x * 3.0)
     try:
@@ -332,6 +338,7 @@ def test_an_own_lowering_fuses() -> None:
         del lowering.RULES["triple_for_tests"]
 
 
+@pytest.mark.slow
 def test_nothing_but_the_backend_reads_its_memory() -> None:
     """Addresses may mean nothing to the host: here all are off by some terabytes."""
     from ingle_gcc.backend import GccBackend, Memory

@@ -172,6 +172,7 @@ def test_a_recurrent_net_of_fifty_steps_is_one_plan(
         np.testing.assert_allclose(one.numpy(), other.numpy(), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [200, 211])
 def test_gradients_of_a_long_scan(length: int) -> None:
     xs = RNG.standard_normal((length, 3, 5)) * 0.3
@@ -239,6 +240,7 @@ def test_a_loop_without_a_kernel() -> None:
         np.testing.assert_array_equal(found[1].numpy(), b)
 
 
+@pytest.mark.slow
 def test_an_index_out_of_range_in_a_late_step_is_an_error() -> None:
     @compile
     def looked_up(table: Any, indices: Any) -> Any:
@@ -257,6 +259,7 @@ def test_an_index_out_of_range_in_a_late_step_is_an_error() -> None:
     assert looked_up(table, good).tolist() == [400.0, 400.0]
 
 
+@pytest.mark.slow
 def test_loops_in_loops(planned: list[LoopPlan]) -> None:
     def inner(c: Any, x: Any) -> Any:
         return it.sin(c + x), c

@@ -81,6 +81,7 @@ def block(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
     return it.relu(it.scaled_dot_product_attention(q * 2.0, k, it.flip(v, axis=-1))) + 1.0
 
 
+@pytest.mark.slow
 def test_a_composite_stays_whole_where_an_offer_takes_it(backend: Any) -> None:
     tensors = operands()
     wanted = block(*tensors).numpy()
@@ -107,6 +108,7 @@ def test_the_first_offer_that_takes_it_does(backend: Any) -> None:
     assert (len(short.runs), len(other.runs)) == (1, 1)
 
 
+@pytest.mark.slow
 def test_what_no_offer_takes_becomes_its_body(backend: Any) -> None:
     tensors = operands()
     wanted = block(*tensors).numpy()

@@ -61,6 +61,7 @@ def read(results):
     return [np.asarray(y) for y in results]
 
 
+@pytest.mark.slow
 def test_bits_are_those_of_plans_of_their_own(runs, monkeypatch):
     lengths = (*range(3, 20), *range(520, 540, 3), 600, 1023, 1024, 1025, 700, 2, 1)
     found = {length: read(layer(*operands(length))) for length in lengths}
@@ -105,6 +106,7 @@ def test_inputs_are_as_they_were(runs):
     assert runs
 
 
+@pytest.mark.slow
 def test_columns_in_memory_are_products_of_columns(runs):
     for length in range(520, 620, 8):
         x, weight = operands(length)
@@ -113,6 +115,7 @@ def test_columns_in_memory_are_products_of_columns(runs):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_an_index_that_is_out_of_range_is_told(runs):
     for length in range(520, 600, 4):
         x, weight = operands(length)
@@ -135,6 +138,7 @@ def test_large_results_have_plans_that_may_write_over_inputs(runs, monkeypatch):
     assert not runs
 
 
+@pytest.mark.slow
 def test_plans_for_all_sizes_of_long_logs_are_made_in_slices(runs, monkeypatch):
     monkeypatch.setenv("INGLE_PLAN_SLICES", "1")
 

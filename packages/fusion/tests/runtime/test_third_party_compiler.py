@@ -75,6 +75,7 @@ def run(environment, cwd, *arguments):
     return done.stdout
 
 
+@pytest.mark.slow
 def test_it_is_found(environment, tmp_path):
     report = json.loads(run(environment, tmp_path, "-m", "ingle.tensor", "info", "--json"))
     assert report["distributions"]["ingle-gcc"] == "0.1.0"

@@ -147,6 +147,7 @@ def program(seed):
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, 40, 10))
 def test_random_joins(plans, monkeypatch, start):
     # Whole numbers: NumPy's sums of these are exact in any order.

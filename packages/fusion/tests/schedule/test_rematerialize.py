@@ -260,6 +260,7 @@ class TestRows:
     def test_half_types(self, storing):
         alike(storing, self.step, *[x.astype("bfloat16") for x in self.given()])
 
+    @pytest.mark.slow
     def test_layers_and_checkpoints_keep_less(self, storing):
         x, w, b, m = self.given()
 

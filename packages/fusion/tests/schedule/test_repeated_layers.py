@@ -158,6 +158,7 @@ def test_the_plan_is_that_of_the_whole_graph(both, name):
     assert all(3 * short < 2 * whole for whole, short in both)
 
 
+@pytest.mark.slow
 def test_layers_are_planned_once(monkeypatch):
     """More layers take no more groups, and give the bits that the whole graph gives.
 
@@ -181,6 +182,7 @@ def test_layers_are_planned_once(monkeypatch):
         np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.slow
 def test_what_has_become_unlike_is_planned_whole(monkeypatch):
     """A pass may decide otherwise in the middle; then nothing is written again."""
     want = trained("mlp")
@@ -206,6 +208,7 @@ def test_kernels_that_reach_over_many_layers_are_no_layers():
     np.testing.assert_allclose(compile(total)(x).numpy(), x.numpy() * 1501, rtol=1e-3)
 
 
+@pytest.mark.slow
 def test_values_that_all_layers_give_to_one_place():
     """A mean of what every layer made: nothing can be left out of it."""
     layers = [nn.Linear(16, 16) for _ in range(40)]

@@ -131,6 +131,7 @@ def test_a_group_falls_into_the_pieces_that_share_loops() -> None:
     np.testing.assert_allclose(compile(sums)(table, *places).item(), wanted, rtol=1e-6)
 
 
+@pytest.mark.slow
 def test_what_a_product_has_taken_up_goes_too() -> None:
     """Random bits that the gradients of shares and of values both compare: taking the last
     operations out of the product's group left the comparison in, again and again."""

@@ -32,6 +32,7 @@ def free_umask():
 
 
 class TestEntries:
+    @pytest.mark.slow
     def test_bytes_come_back_in_another_process(self, tmp_path: Path) -> None:
         DiskStore(tmp_path / "k").put("a", b"x" * 1000)
         program = "import sys; from pathlib import Path\n"

@@ -38,6 +38,7 @@ def run(program):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("what", "said"),
@@ -55,6 +56,7 @@ def test_an_object_that_goes_with_the_process(what, said):
     assert (done.stdout.strip(), done.stderr) == (said, "")
 
 
+@pytest.mark.slow
 def test_a_save_says_from_where_to_save(tmp_path):
     path = tmp_path / "last.safetensors"
     done = run(PROGRAM.replace("{what}", f"nn.save({str(path)!r}, model)"))

@@ -40,6 +40,7 @@ class Link:
         self.other = self
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("thawed")
 def test_what_was_made_in_a_pause_is_not_gone_through() -> None:
     gc.collect()
@@ -53,6 +54,7 @@ def test_what_was_made_in_a_pause_is_not_gone_through() -> None:
     assert full_collections() == before
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("thawed")
 def test_what_nobody_holds_of_it_is_found_later() -> None:
     with uncollected():
@@ -63,6 +65,7 @@ def test_what_nobody_holds_of_it_is_found_later() -> None:
     assert gone() is None
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("thawed")
 def test_only_so_much_goes_by_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gc_pauses, "MOST_UNSEEN", 3_000)
@@ -79,6 +82,7 @@ def test_only_so_much_goes_by_unseen(monkeypatch: pytest.MonkeyPatch) -> None:
     assert gc.get_objects(generation=2)[-1] is not kept[-1][-1]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("thawed")
 def test_what_the_program_froze_stays_frozen() -> None:
     gc.freeze()
@@ -88,6 +92,7 @@ def test_what_the_program_froze_stays_frozen() -> None:
     assert gc.get_freeze_count() > 0
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("thawed")
 def test_what_is_frozen_is_seldom_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """It takes as long as there is much of it."""

@@ -124,6 +124,7 @@ def check(program, places):
     return 0
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("device", ["cpu", "numpy"])
 @pytest.mark.parametrize("program", [walk, settings, transaction], ids=lambda f: f.__name__)
@@ -132,6 +133,7 @@ def test_no_place_leaves_anything_set(device, program):
         assert check(program, range(1, 100_000)) > 50
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("device", ["cpu", "numpy"])

@@ -210,6 +210,7 @@ class Printer:
             self._inside = False
 
 
+@pytest.mark.slow
 @on_main
 @pytest.mark.parametrize("way", [lambda f: f, compile], ids=["plain", "compiled"])
 def test_a_handler_that_prints_the_loss_of_a_training(way):
@@ -284,6 +285,7 @@ def looping(way, part, every):
     return [loss.item() for loss in losses], visitor
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("way", [lambda f: f, compile], ids=["plain", "compiled"])
 @pytest.mark.parametrize(
@@ -300,6 +302,7 @@ def test_a_finalizer_while_a_function_is_written_down(way, part):
             assert got == want
 
 
+@pytest.mark.slow
 @on_main
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_what_a_handler_raises_is_nobodys_value():

@@ -234,6 +234,7 @@ def test_runs_before_and_after_a_plan_have_the_same_bits(monkeypatch):
     assert not advanced
 
 
+@pytest.mark.slow
 def test_a_backward_pass_that_comes_as_one_operation_is_not_planned_by_itself(monkeypatch):
     """It is from the second step on, which runs operation by operation all the same."""
     planned = []
@@ -285,6 +286,7 @@ def executable():
     return made, x._handle.computed()
 
 
+@pytest.mark.slow
 def test_some_runs_go_by_without_a_plan_however_little_planning_takes(monkeypatch):
     """How many follows from the graph and its new kernels, where none is compiled beside them."""
     monkeypatch.setattr(time_slices, "CORES", 1)
@@ -330,6 +332,7 @@ def test_operations_of_many_parts_count_as_these(monkeypatch):
     assert {name for _, _, name in few} == {"ingle-plan"}
 
 
+@pytest.mark.slow
 def test_a_step_of_training_has_its_plan_after_few_runs(monkeypatch):
     """What a plan saves is lost in each run before; a slice is hardly shorter than such a run.
 

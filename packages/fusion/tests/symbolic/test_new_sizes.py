@@ -83,6 +83,7 @@ def run(length, function=mixed, device="cpu"):
     return [np.asarray(y) for y in function(x)]
 
 
+@pytest.mark.slow
 def test_what_may_never_come_again_has_no_plan_that_takes_longer_than_it_saves(
     counts, at_once, monkeypatch
 ):
@@ -107,6 +108,7 @@ def test_the_fourth_size_has_a_plan_when_it_comes_for_the_first_time(counts, at_
             np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
 
 
+@pytest.mark.slow
 def test_a_plan_that_is_filled_in_gives_the_bits_of_operations_alone(counts, at_once, monkeypatch):
     lengths = (*range(513, 530), 600, 1023, 1024, 1025, 700)
     found = {length: run(length) for length in lengths}
@@ -189,6 +191,7 @@ def test_numbers_that_change_from_run_to_run_vary_for_new_sizes_too(counts, at_o
     assert counts["filled"] >= 2
 
 
+@pytest.mark.slow
 def test_what_no_plan_serves_is_not_looked_for_for_ever(counts, at_once, monkeypatch):
     monkeypatch.setattr(families.Family, "found", lambda *_: None)
     for length in range(520, 560):

@@ -104,6 +104,7 @@ def generate(length):
     return [np.asarray(y) for y in generated(ids, drawn(200, WIDTH), drawn(WIDTH, 3 * WIDTH))]
 
 
+@pytest.mark.slow
 def test_bodies_run_once_for_all_lengths_of_a_text(fills):
     """What is said of an index that is out of range has the sizes at hand, too."""
     lengths = range(40, 52)
@@ -116,6 +117,7 @@ def test_bodies_run_once_for_all_lengths_of_a_text(fills):
             assert same_bits(a, b), length
 
 
+@pytest.mark.slow
 def test_a_body_that_needs_the_number_is_run_for_each_size(fills, monkeypatch):
     """A window is a table that the body makes on the host, one for each size."""
     tried = []

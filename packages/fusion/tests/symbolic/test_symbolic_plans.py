@@ -171,6 +171,7 @@ def test_training_on_batches_of_many_shapes(made, monkeypatch, compiled):
     np.testing.assert_allclose(got, trained(False, shapes), rtol=2e-4)
 
 
+@pytest.mark.slow
 def test_fifty_lengths_need_few_plans(monkeypatch):
     count = []
     monkeypatch.setattr(families, "_of", type(families._of)())

@@ -41,6 +41,7 @@ class TestSetting:
         with pytest.raises(ArgumentError, match="give a number from 0 to 32"):
             run_ahead(plans)
 
+    @pytest.mark.slow
     def test_off_means_at_once(self, slow):
         run_ahead(0)
         before = queue().given
@@ -94,6 +95,7 @@ class TestWaiting:
         np.testing.assert_array_equal(result.numpy(), want)
         assert called < time.perf_counter() - begun
 
+    @pytest.mark.slow
     def test_no_more_plans_wait_than_may(self, slow):
         run_ahead(1)
         results = []
@@ -103,6 +105,7 @@ class TestWaiting:
         for result in results[1:]:
             np.testing.assert_array_equal(result.numpy(), results[0].numpy())
 
+    @pytest.mark.slow
     @pytest.mark.sampled(3)
     @pytest.mark.parametrize("reader", READERS)
     def test_every_reader_waits(self, slow, reader):
@@ -118,6 +121,7 @@ class TestWaiting:
         it.memory.stats()
         assert not queue().busy
 
+    @pytest.mark.slow
     def test_a_checkpoint_waits(self, slow, warmed, tmp_path):
         net = nn.Linear(N, 4)
         slow.warm()
@@ -150,6 +154,7 @@ class TestWaiting:
         array[:] = 7.0
         assert y[0, 0].item() == 2.0
 
+    @pytest.mark.slow
     def test_what_nobody_holds_stays_until_its_plan_has_run(self, slow):
         want = slow().numpy().copy()
         for k in range(6):
@@ -160,6 +165,7 @@ class TestWaiting:
                 assert (x.numpy() == k).all()
             np.testing.assert_array_equal(result.numpy(), want)
 
+    @pytest.mark.slow
     def test_a_limit_of_memory_waits_before_it_gives_up(self, slow):
         pool_now = it.memory.stats().in_use
         it.memory.release()
@@ -218,6 +224,7 @@ WAYS = {"plain": lambda f: f, "compiled": compile}
 
 
 class TestTraining:
+    @pytest.mark.slow
     @pytest.mark.sampled(6)
     @pytest.mark.parametrize("way", WAYS)
     @pytest.mark.parametrize("plans", [1, 2, 8])

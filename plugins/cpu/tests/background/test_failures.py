@@ -85,6 +85,7 @@ class TestErrors:
             want = want * np.float32(0.5) + np.float32(1.0)
         assert step(it.asarray([1, 2])).item() == pytest.approx(want[1:3].sum(), rel=1e-6)
 
+    @pytest.mark.slow
     def test_what_follows_a_failed_step_fails_and_is_taken_back(self, slow, looked_up):
         run_ahead(16)
         step, cells = looked_up
@@ -97,6 +98,7 @@ class TestErrors:
                 result.item()
         assert all(np.array_equal(a, b) for a, b in zip(held(cells), before, strict=True))
 
+    @pytest.mark.slow
     def test_what_has_nothing_to_do_with_it_goes_on(self, slow, looked_up):
         run_ahead(8)
         step, _ = looked_up
@@ -108,6 +110,7 @@ class TestErrors:
             lost.item()
         np.testing.assert_array_equal(good.numpy(), want)
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("where", ["synchronize", "the next call", "another value"])
     def test_it_is_raised_once_where_somebody_waits(self, slow, where, looked_up):
         step, _ = looked_up
@@ -132,6 +135,7 @@ class TestErrors:
             with pytest.raises(OutOfRangeError):
                 pool.submit(apart, lambda: slow().numpy()).result()
 
+    @pytest.mark.slow
     def test_plain_code(self, slow):
         def step(i):
             x = it.asarray(numbers(64, 64))

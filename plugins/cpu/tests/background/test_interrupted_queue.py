@@ -76,6 +76,7 @@ def test_no_place_leaves_the_queue_torn(warmed):
     assert place > 200
 
 
+@pytest.mark.slow
 def test_a_job_that_was_never_given_hides_nothing(warmed, slow, monkeypatch):
     """Ctrl-C comes before a run is given that writes over what another one still writes."""
     cell = it.Cell(it.zeros(slow.x.shape))

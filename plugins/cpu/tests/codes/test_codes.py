@@ -264,6 +264,7 @@ def test_kernels_of_other_processors_give_these_sums(target, coding, monkeypatch
     assert off(got, x.astype("float32").numpy(), weight) < most
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("coding", [Coding(8, True, False), Coding(4, True, False)], ids=str)
 @pytest.mark.parametrize(("target", "cpu"), [(AVX512, "skylake-avx512"), (AVX2, "haswell")])
 def test_sums_and_decoded_vectors_stay_in_registers(target, cpu, coding):

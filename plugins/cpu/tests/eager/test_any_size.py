@@ -162,6 +162,7 @@ def test_operations_on_shapes_of_their_own_are_planned(device):
     assert not any(form[0].operation.name == "broadcast_to" for form in forms)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64", "float16"])
 @pytest.mark.parametrize("form", ["x @ y", "x @ y.mT", "x.mT @ y", "x @ y + z", "batch", "stack"])
@@ -207,6 +208,7 @@ def test_products_of_any_sizes_have_the_bits_of_plans(form, dtype, device, monke
     assert used
 
 
+@pytest.mark.slow
 def test_weights_by_turns_have_plans_for_all_lengths_each(device, monkeypatch):
     rng, made = np.random.default_rng(5), []
     shapes = [(96, 32), (32, 32), (128, 32), (32, 128), (64, 32), (40, 128)]

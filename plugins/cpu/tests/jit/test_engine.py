@@ -163,6 +163,7 @@ class TestEngine:
                 engine.addresses(IRSource(adder(1).text, ("g",)))
         assert call(*engine.addresses(adder(1)), 1) == 2
 
+    @pytest.mark.slow
     @pytest.mark.skipif(sys.platform != "linux", reason="limits of memory are Linux's here")
     def test_no_memory_is_an_error_where_llvm_would_end_the_process(self) -> None:
         done = subprocess.run(

@@ -81,6 +81,7 @@ def often(k: int) -> None:
     np.testing.assert_allclose(y.numpy(), 90 * (np.exp(0.001 * k) + 1), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_log_that_comes_once_in_each_process_has_a_plan_in_the_third(monkeypatch, tmp_path):
     processes = Processes(monkeypatch, tmp_path)
     found = []

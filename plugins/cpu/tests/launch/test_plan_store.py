@@ -191,6 +191,7 @@ print(*sorted(m for m in sys.modules if m.startswith(writers)))
 DATA = "entries_table", "machine", "packing", "plan", "prepacked", "problem", "tile", "winners"
 
 
+@pytest.mark.slow
 def test_what_comes_from_the_disk_needs_no_writer_of_kernels(tmp_path: Path) -> None:
     made, modules = _ran(tmp_path, COMPILED)[0].splitlines()
     assert {"ingle_cpu.matmul.driver", "ingle.fusion.render.llvm.source"} < {*modules.split()}
@@ -217,6 +218,7 @@ def test_other_settings_are_other_plans(few: Filled) -> None:
         assert planned
 
 
+@pytest.mark.slow
 @programs
 def test_entries_that_are_damaged_or_exchanged_are_planned_again(
     request: pytest.FixtureRequest, programs: str, tmp_path: Path
@@ -265,6 +267,7 @@ def _executable(function: object, *args: it.Tensor) -> tuple[GraphPlans, it.Tens
     return GraphPlans(device, device.fusion, graph_of(function, *args)), args[0]  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_a_record_is_read_without_trust() -> None:
     x = it.asarray(np.ones((6, 50), np.float32), device="cpu")
 

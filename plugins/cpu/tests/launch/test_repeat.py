@@ -55,6 +55,7 @@ def by_numpy(xs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return h, np.stack(rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [600, 601, 997])
 def test_all_turns_of_a_loop_are_one_native_call(length: int, called: list[int]) -> None:
     xs = RNG.standard_normal((length, 3))
@@ -174,6 +175,7 @@ def test_turns_read_a_new_weight_from_panels_at_once(monkeypatch: pytest.MonkeyP
     assert read == [2, 2, 2]
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="no SIGINT of one's own")
 def test_a_long_loop_is_stopped_by_control_c(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(repeat, "LONG", 0.0)

@@ -67,6 +67,7 @@ def check(a: np.ndarray, b: np.ndarray, c: np.ndarray) -> None:
 
 
 class TestProducts:
+    @pytest.mark.slow
     @settings(max_examples=250, deadline=None)
     @given(
         m=SIZES, n=SIZES, k=SIZES, layout_a=st.sampled_from(LAYOUTS),
@@ -236,6 +237,7 @@ class TestPairs:
         multiply(a, b, [c], choice=chosen if 0 not in c.shape else choose(problem, 1))
         return c
 
+    @pytest.mark.slow
     @HAS_PAIRS
     @settings(max_examples=150, deadline=None)
     @given(
@@ -300,6 +302,7 @@ HAS_QUADS = pytest.mark.skipif(
 class TestBytes:
     """Products of bytes whose k is a multiple of four, summed in int32."""
 
+    @pytest.mark.slow
     @HAS_QUADS
     @settings(max_examples=60, deadline=None)
     @given(
@@ -480,6 +483,7 @@ class TestTargets:
         assert_guarded(c)
         check(a, b, c.view(dtype).reshape(m, n))
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dtype", ["float32", "float64"])
     @pytest.mark.parametrize(
         ("machine", "kind"),

@@ -63,6 +63,7 @@ def test_extremes_of_truths(name, keepdims):
             )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", ["int8", "uint8"])
 @pytest.mark.parametrize("left", ["int8", "uint8"])
 def test_products_of_bytes_are_exact_for_any_size(left, right):

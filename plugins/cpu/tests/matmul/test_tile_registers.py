@@ -32,6 +32,7 @@ def halves(shape: tuple[int, ...], seed: int = 0) -> np.ndarray:
     return np.random.default_rng(seed).standard_normal(shape).astype(ml_dtypes.bfloat16)
 
 
+@pytest.mark.slow
 @HAS_TILES
 @settings(max_examples=100, deadline=None)
 @given(
@@ -86,6 +87,7 @@ def test_what_is_no_number_spreads_to_its_row_alone() -> None:
     assert np.isfinite(np.delete(c, (7, 8), 0)).all()
 
 
+@pytest.mark.slow
 @HAS_BYTES
 @settings(max_examples=40, deadline=None)
 @given(

@@ -191,6 +191,7 @@ def test_bits_follow_from_the_problem_alone(
             assert np.array_equal(found.numpy(), of)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("image", "kernel", "options"),
     [

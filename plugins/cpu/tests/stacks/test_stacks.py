@@ -176,6 +176,7 @@ def test_what_is_left_to_others() -> None:
     assert not taken("adjugate", near(3, "float64"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS, ids=lambda t: t.name)
 def test_every_kernel_is_valid_for_every_processor(target: Any) -> None:
     for dtype in FLOATS:

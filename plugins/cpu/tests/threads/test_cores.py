@@ -127,11 +127,13 @@ def threads(**environment: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["", " "])
 def test_an_empty_variable_is_unset(text: str) -> None:
     assert int(threads(INGLE_NUM_THREADS=text).stdout) == cores()
 
 
+@pytest.mark.slow
 def test_blanks_around_a_number() -> None:
     assert threads(INGLE_NUM_THREADS=" 3 ").stdout == "3\n"
 

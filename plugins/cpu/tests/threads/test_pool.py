@@ -69,6 +69,7 @@ def test_ten_threads_train_ten_models(way):
             np.testing.assert_array_equal(other[name], value, err_msg=name)
 
 
+@pytest.mark.slow
 @both_ways
 def test_one_models_gradients_on_four_threads(way):
     with it.device("cpu"):
@@ -152,6 +153,7 @@ def test_promises_handed_through_a_queue():
             np.testing.assert_allclose(got, numbers(50, seed=k + 4 * j) * 2, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_plans_of_several_threads_run_at_the_same_time(monkeypatch):
     """Each waits inside of its plan until the other is inside of its own."""
     inside = threading.Barrier(2)

@@ -362,6 +362,7 @@ print("both fine")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_fork_after_the_pool_started() -> None:
     code = FORKED.format(tests=os.path.dirname(__file__))

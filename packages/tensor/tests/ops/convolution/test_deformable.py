@@ -35,6 +35,7 @@ def _theirs(x: Any, offset: Any, weight: Any, mask: Any, **options: Any) -> Any:
     return (matrices @ ordered).reshape(batch, features, oh, ow)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("x", "weight", "bands", "out", "options"),
     [
@@ -62,6 +63,7 @@ def test_forward_and_gradients(
     )
 
 
+@pytest.mark.slow
 def test_without_offsets_it_is_a_convolution() -> None:
     rng = np.random.default_rng(0)
     x, w, b = (it.asarray(rng.standard_normal(s)) for s in ((2, 4, 6, 7), (6, 2, 3, 2), (6,)))

@@ -34,6 +34,7 @@ def test_forward_and_gradients(
     )
 
 
+@pytest.mark.slow
 def test_what_is_no_number_and_far_away_is_outside() -> None:
     x = it.asarray([[[[1.0, 2.0], [3.0, 4.0]]]])
     places = [[np.nan, -1.0], [np.inf, -1.0], [-np.inf, 1.0], [1e30, 1e30]]

@@ -44,6 +44,7 @@ def test_gradients(like_torch: Any, equation: str, shapes: Any) -> None:
     like_torch(lambda *x: it.einsum(equation, *x), lambda *x: torch.einsum(equation, *x), arrays)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_equations(data: st.DataObject) -> None:

@@ -131,6 +131,7 @@ def test_ctc(like_torch: Any, reduction: str, blank: int, row: bool) -> None:
     like_torch(ours, theirs, [RNG.standard_normal((20, 4, 6)) * 2], second=False, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_ctc_of_one_sequence(like_torch: Any) -> None:
     targets = np.asarray([1, 2, 2])
     for reduction in REDUCTIONS:
@@ -138,6 +139,7 @@ def test_ctc_of_one_sequence(like_torch: Any) -> None:
         like_torch(ours, theirs, [RNG.standard_normal((9, 4))], second=False, rtol=1e-8)
 
 
+@pytest.mark.slow
 def test_ctc_of_what_does_not_fit(like_torch: Any) -> None:
     targets, times, counts = np.asarray([[1, 1, 2], [1, 2, 1]]), (3, 3), (3, 3)
     x = it.asarray(RNG.standard_normal((3, 2, 4))).require_grad()

@@ -159,6 +159,7 @@ def test_stack_takes_few_operations_of_many_tensors() -> None:
     assert seen == ["concat", "reshape", "concat", "reshape", "permute_dims"]
 
 
+@pytest.mark.slow
 def test_unstacked_rows_stay_what_they_are_when_the_whole_is_written() -> None:
     for shape, axis in (((4,), 0), ((2, 40_000), 0), ((2, 40_000), 1)):
         x = it.zeros(shape)

@@ -46,6 +46,7 @@ def test_continuous(draw: Any, oracle: Any, dtype: str) -> None:
     assert stats.kstest(x.numpy().astype(np.float64), oracle.cdf).pvalue > 1e-4
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("draw", [c[1] for c in CONTINUOUS], ids=[c[0] for c in CONTINUOUS])
 def test_the_same_numbers_again(draw: Any) -> None:
@@ -136,6 +137,7 @@ def test_shapes() -> None:
     assert random.exponential().shape == ()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("replacement", [False, True])
 def test_multinomial_in_a_compiled_function_draws_the_same(replacement: bool) -> None:
     weights = it.asarray(np.random.default_rng(0).uniform(0, 1, (4, 7)))
@@ -188,6 +190,7 @@ BY_REJECTION = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "draw", [d for _, d in BY_REJECTION], ids=[n.replace(" ", "-") for n, _ in BY_REJECTION]
 )
@@ -219,6 +222,7 @@ def test_places_of_what_is_drawn_by_rejection_begin_anew_behind_the_last() -> No
     assert fast.state == plain.state
 
 
+@pytest.mark.slow
 def test_how_much_is_drawn_by_rejection_depends_on_the_shape_alone() -> None:
     for draw in (random.gamma, random.poisson, lambda a, **o: random.beta(a, 2.0, **o)):
         states = set()
@@ -229,6 +233,7 @@ def test_how_much_is_drawn_by_rejection_depends_on_the_shape_alone() -> None:
         assert len(states) == 1
 
 
+@pytest.mark.slow
 def test_gammas_of_a_batch_are_those_of_each() -> None:
     a = it.asarray(np.random.default_rng(1).uniform(0.1, 3.0, (4, 50)))
 
@@ -239,6 +244,7 @@ def test_gammas_of_a_batch_are_those_of_each() -> None:
     np.testing.assert_array_equal(got, np.stack([one(row).numpy() for row in a]))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("wrong", [0.0, -1.0, np.nan, np.inf])
 def test_parameters_of_what_is_drawn_by_rejection_are_positive_and_finite(wrong: float) -> None:
     """With an infinite one no attempt is ever accepted."""

@@ -92,6 +92,7 @@ def test_the_numbers_of_a_seed_stay_where_some_are_rejected(
     assert generator.state == (7, drawn)
 
 
+@pytest.mark.slow
 def test_rejected_numbers_are_drawn_again_in_few_sizes():
     from ingle.tensor.random._rejection import reserved, until_accepted
 

@@ -154,6 +154,7 @@ def test_gradient_of_std_is_zero_where_std_is():
     assert grads[x].tolist() == [[0.0] * 4] * 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("zeros", [0, 1, 2])
 def test_gradient_of_prod(zeros, like_torch):
     torch = pytest.importorskip("torch")

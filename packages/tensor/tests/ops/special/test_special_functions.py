@@ -61,6 +61,7 @@ def test_short_polynomials_lose_no_place_of_float32(name: str, edge: float) -> N
     assert far.max() <= 2.0
 
 
+@pytest.mark.slow
 def test_gamma() -> None:
     # C's lgamma is infinite at -inf, SciPy's minus infinite.
     x = np.concatenate([WIDE, NEAR, [0.0, -0.0, -1.0, -7.0, INF, NAN, 1 + 1e-9, 2 - 1e-12]])
@@ -95,6 +96,7 @@ def test_derivatives_of_gamma() -> None:
         it.polygamma(-1, at(1.0))
 
 
+@pytest.mark.slow
 def test_bessel() -> None:
     x = np.concatenate([np.linspace(-20, 20, 301), [700.0, -700.0, 1e-300, 0.0, -0.0, NAN]])
     agree_up_to = x[np.abs(x) < 80]
