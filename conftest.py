@@ -18,7 +18,8 @@ from typing import Any, NoReturn
 import pytest
 
 MARKERS = (
-    "slow: takes more than a third of a second; `nox -f nox.py -s slow` runs it, a part of them on every change",
+    "slow: takes more than a third of a second; `nox -f nox.py -s slow` runs it, a part of them on "
+    "every change",
     "nightly: too long for every change; `nox -f nox.py -s nightly` runs it",
     "sampled(every, slow=4): of its sets of parameters one in `every` runs with all tests; of the "
     "others one in `slow` is slow (0: none is), and the rest nightly",
