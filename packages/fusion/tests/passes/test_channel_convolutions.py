@@ -56,3 +56,19 @@ def test_they_are_kernels(features) -> None:
     factors = it.ones((2, 8 * features, 12, 12), device="cpu")
     found = explain(lambda *a: whole(*a, padding=1, groups=8), x, w, factors, runs=0)
     assert {step.kind for step in found.steps} == {"nest"}
+
+
+@pytest.mark.parametrize("axis", [-1, -2])
+def test_pieces_of_a_result_that_have_gaps_stay_kernels(axis) -> None:
+    """What the kernel cannot write between other elements is copied there."""
+    x, w = RNG.standard_normal((2, 4, 6, 9)), RNG.standard_normal((4, 1, 3, 3))
+    arrays = [it.asarray(v.astype("float32"), device="cpu") for v in (x, w)]
+
+    def both(x, w):
+        one, other = (it.conv(v, w, padding=1, groups=4) for v in (x, x + 1))
+        dots = [it.conv_weight_gradient(x, v, (3, 3), padding=1, groups=4) for v in (x, x + 1)]
+        return it.stack([one, other], axis=axis), it.stack(dots, axis=axis)
+
+    for found, plain in zip(compile(both)(*arrays), both(*arrays), strict=True):
+        np.testing.assert_array_equal(found.numpy(), plain.numpy())
+    assert "host" not in {step.kind for step in explain(both, *arrays, runs=0).steps}

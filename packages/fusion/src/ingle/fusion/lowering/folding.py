@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ingle.tensor.operation import Op
+from ingle.tensor.ops.convolution.window_products import WINDOW_DOT
 
 from ..ir.graph import Graph
 from ..ir.merge_axes import lane_of
@@ -42,7 +43,7 @@ def fold_call(
     numbers, channel = _numbers(node.op, source, factors)
     batch, channels, height, width = _spread(target.shape)
     steps = target.strides
-    if steps[-1] != 1 and width > 1:
+    if not writes(node.op, target):
         return None
     beside = numbers.apart * numbers.stride1
     strides = [(channel, source.strides[0], 0, beside)]
@@ -85,9 +86,7 @@ def dots_call(
     if any(graph.values[v.root].kind in ("constant", "scalar") for v in (places, image)):
         return None
     given, (batch, channels) = node.op.attributes, target.shape[:2]
-    dense = strides_of(target.shape)[2:]
-    each = zip(target.strides[2:], dense, target.shape[2:], strict=True)
-    if any(s != d and n > 1 for s, d, n in each):
+    if not writes(node.op, target):
         return None
     # Images of one axis are rows of one image.
     kernel, size, stride, dilation = (
@@ -124,6 +123,18 @@ def dots_call(
     return NestCall(
         nest, tuple(arguments), sizes, tuple(strides), (), (position,), tuple(numbers)
     )  # fmt: skip
+
+
+def writes(op: Op, target: View) -> bool:
+    """Whether the kernel of windows that are added up can write its result as that lies.
+
+    Sums of taps are neighbours, and so are the elements of a row of images.
+    """
+    if op.operation is not WINDOW_DOT:
+        return target.strides[-1] == 1 or target.shape[-1] <= 1
+    dense = strides_of(target.shape)[2:]
+    each = zip(target.strides[2:], dense, target.shape[2:], strict=True)
+    return all(s == d or n <= 1 for s, d, n in each)
 
 
 def windows_of(call: NestCall, operand: int) -> tuple[tuple[int, ...], tuple[int, ...]]:

@@ -20,7 +20,7 @@ from ..ir.views import View, Views, is_full, reshaped, sliced, strides_of
 from ..kernel.code import SIZES, CodeBuilder
 from ..kernel.lowering import is_fold, lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, Row, Stage
-from .folding import dots_call, fold_call
+from .folding import dots_call, fold_call, writes
 from .nest_draft import NestDraft
 from .nests import NestCall
 from .operands import Argument, number_in
@@ -89,9 +89,12 @@ def _place(
     known = maker.kind != "host" and roles[position] != "columns"
     same = math.prod(source.shape) == math.prod(shape)
     place = reshaped(target, shape) if known and same else None
-    if place is not None and maker.kind == "contraction":
+    if place is None:
+        return None
+    if maker.kind == "contraction":
         return place if can_write(maker, source.root, place) else None
-    return place
+    op = graph.nodes[position].op
+    return place if not is_fold(op) or writes(op, place) else None
 
 
 def in_memory(graph: Graph, views: Views, position: int, inline: Mapping[int, int]) -> list[int]:
