@@ -10,7 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle import nn, optim
 from ingle.fusion import compile
-from ingle.tensor.errors import ArgumentError, OperandError
+from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 
 X = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
 
@@ -88,6 +88,53 @@ def test_averages_are_pytorchs(decay: float | None, use_buffers: bool) -> None:
             if use_buffers and "num_batches" in key:
                 continue  # PyTorch averages counters and cuts the result off.
             np.testing.assert_allclose(mine.state_dict()[key].numpy(), value.numpy(), rtol=1e-9)
+
+
+def norms_of(m: Any) -> Any:
+    return m.Sequential(m.BatchNorm1d(3, momentum=0.3), m.Linear(3, 2), m.BatchNorm1d(2), m.Tanh())
+
+
+def test_statistics_for_averaged_weights_are_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    from torch.optim.swa_utils import update_bn
+
+    theirs, ours = norms_of(torch.nn).double(), norms_of(nn).to(dtype="float64")
+    data = [np.random.default_rng(i).normal(i, 1 + i, size=(4 + i, 3)) for i in range(4)]
+    theirs(torch.tensor(data[3]))  # what was before does not count
+    ours.load_state_dict(theirs.state_dict())
+    ours.eval()
+    ours[2].train()
+    update_bn([(torch.tensor(x), 0) for x in data[:3]], theirs)
+    nn.update_bn([(it.asarray(x), 0) for x in data[:3]], ours)
+    for key, value in theirs.state_dict().items():
+        np.testing.assert_allclose(ours.state_dict()[key].numpy(), value.numpy(), rtol=1e-12)
+    assert [m.training for m in ours.modules()] == [False, False, False, True, False]
+    assert [ours[0].momentum, ours[2].momentum] == [0.3, 0.1]
+
+
+def test_statistics_for_averaged_weights_where_there_are_none_and_of_bad_batches() -> None:
+    def batches() -> Any:
+        raise AssertionError("nobody asks for them")
+        yield
+
+    nn.update_bn(batches(), nn.Sequential(nn.Linear(2, 2), nn.InstanceNorm1d(2)))
+    nn.update_bn(batches(), nn.BatchNorm1d(2, track_running_stats=False))
+    layer = nn.BatchNorm1d(2).eval()
+    with pytest.raises(ShapeError):
+        nn.update_bn([it.ones((3, 5))], layer)
+    assert not layer.training
+    assert layer.momentum == 0.1
+    with pytest.raises(OperandError, match="update_bn: model must be a module, got "):
+        nn.update_bn(layer, [it.ones((3, 2))])  # type: ignore[arg-type]
+
+
+def test_running_statistics_begin_anew() -> None:
+    layer = nn.BatchNorm1d(2)
+    fresh = {k: v.tolist() for k, v in layer.state_dict().items()}
+    layer(it.asarray([[1.0, 2.0], [3.0, 5.0]]))
+    layer.reset_running_stats()
+    assert {k: v.tolist() for k, v in layer.state_dict().items()} == fresh
+    nn.BatchNorm1d(2, track_running_stats=False).reset_running_stats()
 
 
 def test_an_average_in_a_compiled_step() -> None:

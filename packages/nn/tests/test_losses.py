@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, OperandError
 
 torch = pytest.importorskip("torch")
 
@@ -84,3 +84,9 @@ def test_bad_input() -> None:
     assert "3" in str(caught.value)
     with pytest.raises(it.errors.ShapeError):
         nn.CrossEntropyLoss()(it.ones((2, 3)), it.asarray([0, 1, 2]))
+
+
+@pytest.mark.parametrize("name", ["MSELoss", "CrossEntropyLoss", "BCELoss", "TripletMarginLoss"])
+def test_a_loss_that_is_made_of_what_it_is_called_with(name: str) -> None:
+    with pytest.raises(OperandError, match=rf"write {name}\(\)\(outputs, targets\)"):
+        getattr(nn, name)(it.ones((2, 3)), it.ones((2, 3)))

@@ -103,3 +103,20 @@ def test_activations_take_inplace_where_pytorch_does() -> None:
         functional.relu(x, 3)
     with pytest.raises(ArgumentError, match="tensors never change, softmax returns"):
         functional.softmax(x, axis=0, inplace=True)
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("mul_", "write x.value = x * y"),
+        ("clamp_", "write x.value = it.clip(x, low, high)"),
+        ("normal_", "write x.value = it.random.normal(x.shape)"),
+        ("requires_grad_", "write x.requires_grad = False"),
+        ("zero_", "write x[...] = v"),
+    ],
+)
+def test_what_changes_a_parameter_in_place(name: str, told: str) -> None:
+    weight = nn.Linear(2, 2).weight
+    with pytest.raises(AttributeError) as caught:
+        getattr(weight, name)
+    assert str(caught.value) == f"Parameter has no attribute {name!r}; {told}"

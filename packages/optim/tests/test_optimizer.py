@@ -279,6 +279,11 @@ GIVEN: list[tuple[Any, type[Exception], str]] = [
     (lambda: optim.Adam([W]).step(Gradients({W: it.ones(3)})), ShapeError, "'0' has shape"),
     (lambda: optim.Adam([W]).backward_step(it.ones(())), GradientError, "records gradients"),
     (lambda: optim.clip_grad_norm([it.ones(1)], 1.0), OperandError, "expected the gradients"),
+    (
+        lambda: optim.SGD(nn.Linear(1, 1)).step(it.asarray(1.0)),
+        OperandError,
+        r"got Tensor; write optimizer.step\(loss.backward",
+    ),
     (lambda: optim.clip_grad_norm(Gradients({}), 1.0), ArgumentError, "no gradients in this"),
     (lambda: optim.clip_grad_norm(Gradients({W: W.raw}), -1.0), ArgumentError, "at least 0"),
     (lambda: optim.clip_grad_value(Gradients({W: W.raw}), -1.0), ArgumentError, "at least 0"),

@@ -43,6 +43,22 @@ def test_arguments_by_position(call, said):
 @pytest.mark.parametrize(
     ("call", "said"),
     [
+        (lambda: it.arange(start=0, stop=3), r"start goes by position, as in arange\(start\)"),
+        (lambda: it.linspace(0.0, stop=1.0, num=3), r"stop goes .* as in linspace\(start, stop\)"),
+        (lambda: it.scatter_reduce(matrix, it.asarray([0]), matrix[:1], reduce="sum"),
+         r"reduce goes by position, as in scatter_reduce\(x, indices, updates, reduce\)"),
+        (lambda: it.where(condition=x > 0, x1=x, x2=x), r"in where\(condition, x1, x2\)"),
+        (lambda: it.sum(x=x), r"sum: x goes by position, as in sum\(x\)"),
+    ],
+)  # fmt: skip
+def test_arguments_that_go_by_position_alone(call, said):
+    with pytest.raises(TypeError, match=said):
+        call()
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
         (lambda: it.softmax(x, dim=1, dtype=it.float64), r'softmax\(x.astype\("float64"\), axis'),
         (lambda: x.log_softmax(1, dtype="float64"), r'log_softmax\(x.astype\("float64"\), axis'),
         (lambda: it.add(x, x, alpha=2), r"write x \+ 2 \* y"),
@@ -50,6 +66,7 @@ def test_arguments_by_position(call, said):
         (lambda: it.divide(x, x, rounding_mode="floor"), r"write floor_divide\(x, y\)"),
         (lambda: it.diagonal(x, dim1=0, dim2=1), r"diagonal\(moveaxis\(x, \(dim1, dim2\)"),
         (lambda: x.flatten(start_dim=1), "write start_axis=1"),
+        (lambda: it.pad(x, pad=(1, 2)), r"a pair for each axis, .* pad\(x, \(\(0, 0\), \(1"),
         (lambda: it.linalg.lstsq(matrix, matrix, driver="gels"), "lstsq: .* leave it out"),
         (lambda: it.linalg.matrix_norm(x, dim=(0, 1)), r"moveaxis\(x, \(0, 1\), \(-2, -1\)\)"),
         (lambda: it.linalg.cond(matrix, p=1), "write ord=1"),

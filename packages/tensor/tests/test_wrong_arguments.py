@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.tensor.errors import ArgumentError, IngleError
+from ingle.tensor.errors import ArgumentError, IngleError, OperandError, ShapeError
 
 WRONG: list[Any] = [{"a": 1}, "x", [1.0, "y"], object(), np.ones((2, 2)), it.ones((2, 2))]
 MORE: Any = 1 << 70
@@ -86,3 +86,29 @@ def test_cells_are_shown_by_dtype_and_shape() -> None:
     for wrong, shown in ((weight, r"float32\[3\] on \w+"), ([bias], r"\[float32\[3\] on \w+\]")):
         with pytest.raises(ArgumentError, match=f"eps must be a number, got {shown}$"):
             it.batch_norm_training(it.ones((2, 3)), weight, bias, eps=wrong)
+
+
+@pytest.mark.parametrize("call", [it.meshgrid, it.broadcast_arrays, it.block_diag, it.sum])
+def test_a_list_of_tensors_in_place_of_tensors(call: Callable[..., object]) -> None:
+    with pytest.raises(OperandError, match=r"got list; .* \(with \* before the list\), or stack\("):
+        call([it.ones(2), it.ones(2)])
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, "got NoneType; the function that made it may lack a return"),
+        (it.relu, "got function; .* call it, and give what it returns"),
+        ((it.ones(2), 3), r"got tuple; give one of its tensors, .* before the tuple"),
+    ],
+)
+def test_what_is_no_tensor(given: Any, told: str) -> None:
+    with pytest.raises(OperandError, match=f"mse_loss: x must be a tensor, {told}"):
+        it.mse_loss(given, it.ones(2))
+
+
+def test_what_beginners_forget_about_shapes() -> None:
+    with pytest.raises(ShapeError, match=r"28 and 784 differ; flatten\(x, 1\) is a vector"):
+        it.linear(it.ones((3, 28, 28)), it.ones((10, 784)))
+    with pytest.raises(ShapeError, match=r"channels come before sizes: moveaxis\(x, -1, 1\)"):
+        it.conv2d(it.ones((1, 8, 8, 3)), it.ones((4, 3, 3, 3)))

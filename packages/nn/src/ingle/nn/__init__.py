@@ -33,6 +33,7 @@ from .adapters import merge_lora as merge_lora
 from .adaptive_softmax import AdaptiveLogSoftmaxWithLoss as AdaptiveLogSoftmaxWithLoss
 from .attention import MultiheadAttention as MultiheadAttention
 from .averaging import AveragedModel as AveragedModel
+from .averaging import update_bn as update_bn
 from .axis_activations import GLU as GLU
 from .axis_activations import LogSoftmax as LogSoftmax
 from .axis_activations import Softmax as Softmax

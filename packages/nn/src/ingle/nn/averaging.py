@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TypeGuard
 
 import ingle.tensor as it
 from ingle.tensor import Cell, Tensor, transaction
 from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError, OperandError
 
+from .group_normalization import _InstanceNorm
 from .module import Module
+from .normalization import _BatchNorm
 from .parameter import Buffer
 from .state import StateError
 
@@ -79,6 +82,51 @@ class AveragedModel(Module):
 
     def extra_repr(self) -> str:
         return f"decay={self.decay}, use_buffers={self.use_buffers}"
+
+
+def update_bn(batches: Iterable[Any], model: Module) -> None:
+    """Gives the batch norms of a model the mean statistics of some batches: PyTorch's
+    `torch.optim.swa_utils.update_bn`. Averaged weights have none that suit them.
+
+    Args:
+        batches: of inputs; of a tuple or list, such as a loader's, the first one is the input.
+        model: is called with each batch; it is in the mode of before afterwards.
+
+    Raises:
+        OperandError: the model is no module.
+
+    >>> import ingle.tensor as it
+    >>> from ingle import nn
+    >>> model = nn.Sequential(nn.BatchNorm1d(1))
+    >>> nn.update_bn([it.asarray([[1.0], [3.0]]), it.asarray([[5.0], [7.0]])], model)
+    >>> model[0].running_mean.value.tolist()
+    [4.0]
+    """
+    if not isinstance(model, Module):
+        raise OperandError(f"update_bn: model must be a module, got {model!r:.80}")
+    modules = list(model.modules())
+    modes = [(m, m.training) for m in modules]
+    norms = [(m, m.momentum) for m in modules if _has_statistics(m)]
+    if not norms:
+        return
+    try:
+        model.train()
+        for norm, _ in norms:
+            norm.reset_running_stats()
+            norm.momentum = None  # the mean of all batches
+        for batch in batches:
+            model(batch[0] if isinstance(batch, (tuple, list)) else batch)
+    finally:
+        for norm, momentum in norms:
+            norm.momentum = momentum
+        for module, training in modes:
+            module.training = training
+
+
+def _has_statistics(module: Module) -> TypeGuard[_BatchNorm]:
+    """Whether it is a batch norm that keeps running statistics."""
+    kept = isinstance(module, _BatchNorm) and module.running_mean is not None
+    return kept and not isinstance(module, _InstanceNorm)
 
 
 def _cells(module: Module) -> list[tuple[str, Cell[Tensor]]]:

@@ -5,12 +5,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, OperandError
 
 from .module import Module
 from .parameter import Buffer
@@ -20,6 +20,14 @@ Reduction = Literal["mean", "sum", "none"]
 
 class _Loss(Module):
     _reductions: tuple[str, ...] = ("mean", "sum", "none")
+
+    def __new__(cls, *args: object, **options: object) -> Self:
+        if len(args) > 1 and isinstance(args[0], Tensor) and isinstance(args[1], Tensor):
+            raise OperandError(
+                f"{cls.__name__}: a loss is made first and called with outputs and targets then: "
+                f"write {cls.__name__}()(outputs, targets)"
+            )
+        return super().__new__(cls)
 
     def __init__(self, reduction: str = "mean") -> None:
         if reduction not in self._reductions:

@@ -91,6 +91,14 @@ class _BatchNorm(Module):
                 old = buffer.raw
                 buffer.value = old + (new.astype(buffer.dtype) - old) * part
 
+    def reset_running_stats(self) -> None:
+        """Forgets the batches so far; without running statistics there is nothing to do."""
+        buffers = (self.running_mean, self.running_var, self.num_batches_tracked)
+        with commit_lock, transaction(flush=False):
+            for buffer, start in zip(buffers, (0, 1, 0), strict=True):
+                if buffer is not None:
+                    buffer.value = it.full_like(buffer.raw, start)
+
     def extra_repr(self) -> str:
         return (
             f"{self.num_features}, eps={self.eps}, momentum={self.momentum}, "

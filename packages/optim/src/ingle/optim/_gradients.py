@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ingle.nn import Module, Parameter
-from ingle.tensor import Gradients
+from ingle.tensor import Gradients, Tensor
 from ingle.tensor.errors import OperandError
 
 
@@ -37,4 +37,5 @@ def _parameters(value: object) -> bool:
     """Whether these are what PyTorch's functions of gradients take."""
     if isinstance(value, Module | Parameter):
         return True
-    return isinstance(value, Iterable) and any(isinstance(v, Parameter) for v in value)
+    listed = isinstance(value, Iterable) and not isinstance(value, Tensor)
+    return listed and any(isinstance(v, Parameter) for v in value)  # type: ignore[attr-defined]

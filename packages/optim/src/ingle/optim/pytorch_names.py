@@ -6,7 +6,7 @@ from ingle.tensor.other_names import answering, table
 OPTIM = table("""
 SparseAdam: optim.Adam, all gradients are dense
 lr_scheduler: optim.schedule, which are learning rates: optim.Adam(model, lr=schedule)
-swa_utils: nn.AveragedModel
+swa_utils: nn.AveragedModel, nn.update_bn
 """)
 
 AMP = table("""
@@ -37,7 +37,7 @@ AVERAGES = table("""
 get_ema_avg_fn get_ema_multi_avg_fn: nn.AveragedModel(model, decay=0.999)
 get_swa_avg_fn get_swa_multi_avg_fn: nn.AveragedModel(model)
 SWALR: optim.schedule.Sequential([schedule, optim.schedule.Linear(lr, steps, 1.0, end)], [start])
-update_bn: for x in batches: model.train()(x), with momentum=None in the norms
+update_bn: nn.update_bn(batches, model)
 """)
 
 answering("ingle.optim", OPTIM | AMP)

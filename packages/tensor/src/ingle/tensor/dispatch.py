@@ -258,6 +258,15 @@ def made_by(x: object, argument: str) -> str:
         return f"it is {library}'s: use ingle.tensor.from_dlpack({argument}{detached})"
     if is_sparse(x):
         return f"it is sparse, as no tensor is: use asarray({argument}.toarray())"
+    if isinstance(x, (list, tuple)) and any(type(part) is _tensor_type for part in x):
+        return (
+            f"give one of its tensors, all of them one by one (with * before the {type(x).__name__}"
+            f"), or stack({argument})"
+        )
+    if x is None:
+        return "the function that made it may lack a return"
+    if callable(x):
+        return "it is a function or module: call it, and give what it returns"
     return f"make one with asarray({argument})"
 
 

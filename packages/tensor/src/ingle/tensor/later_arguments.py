@@ -86,7 +86,8 @@ _OPTIONS: dict[tuple[str, str] | str, str] = {
     ("pinv", "rcond"): "write rtol={value}", ("pinv", "atol"): _RELATIVE,
     ("nonzero", "as_tuple"): "it is a tuple with the places along each axis; "
     "stack(nonzero(x), axis=-1) has a row for each place",
-    ("pad", "pad"): _BY_PLACE,
+    ("pad", "pad"): "it goes by position and has a pair for each axis, the first axis first: "
+    "PyTorch's (1, 2) is pad(x, ((0, 0), (1, 2))) of a matrix",
     ("quantile", "method"): "write interpolation={value!r}",
     ("nanquantile", "method"): "write interpolation={value!r}",
     ("normal", "size"): "write shape={value}", ("uniform", "size"): "write shape={value}",
@@ -225,6 +226,10 @@ def refuse(function: FunctionType, args: Sequence[Any], options: dict[str, Any])
             raise ArgumentError(
                 f"{name}: there is no {option}={value!r}; {told.format(name=name, value=value)}"
             )
+    placed = next((n for n in names[: code.co_posonlyargcount] if n in options), None)
+    if placed is not None:
+        shown = ", ".join(names[: code.co_posonlyargcount])
+        raise TypeError(f"{name}: {placed} goes by position, as in {name}({shown})")
     unknown = [option for option in options if option not in names]
     if unknown and not code.co_flags & inspect.CO_VARKEYWORDS:
         takes = [*names[:positional], *(f"{n}=" for n in names[positional:])]

@@ -118,7 +118,7 @@ class PyTorchMethods:
             if function is not None:
                 method = function.__get__(self)
                 return _refusing(method, name) if name in _OPTIONS else method
-            raise AttributeError(_missing(type(self).__name__, name), name=name, obj=self)
+            raise AttributeError(_missing(self, name), name=name, obj=self)
 
     @property
     def real(self) -> Tensor:
@@ -306,12 +306,32 @@ def _refusing(method: Callable[..., Any], name: str) -> Callable[..., Any]:
     return call
 
 
-def _missing(kind: str, name: str) -> str:
-    said = f"{kind} has no attribute {name!r}"
+_SIGNS = {
+    "add_": "+", "sub_": "-", "subtract_": "-", "mul_": "*", "multiply_": "*", "div_": "/",
+    "divide_": "/",
+}  # fmt: skip
+
+
+def _missing(x: object, name: str) -> str:
+    said = f"{type(x).__name__} has no attribute {name!r}"
     if name.startswith("_") or sys.is_finalizing():  # Python has no imports any more
         return said
     from .numpy_names import ATTRIBUTES
     from .pytorch_names import answer
 
     told = f"write {ATTRIBUTES[name]}" if name in ATTRIBUTES else answer(name, "Tensor")
+    if told is not None and name.endswith("_") and hasattr(x, "rebind"):
+        told = _for_a_cell(name, told)
     return said if told is None else f"{said}; {told}"
+
+
+def _for_a_cell(name: str, told: str) -> str:
+    """What is written for a cell in place of a method that changes a tensor of PyTorch's: a new
+    name for the result would leave the cell what it was."""
+    if name == "requires_grad_":
+        return "write x.requires_grad = False"
+    code = f"x {_SIGNS[name]} y" if name in _SIGNS else told.rpartition("write x = ")[2]
+    code = code.removeprefix("write ")
+    if code == told or " = " in code or name == "detach_":
+        return told
+    return f"write x.value = {code}"

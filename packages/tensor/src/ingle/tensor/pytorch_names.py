@@ -172,6 +172,7 @@ range: it.arange(start, stop)
 repeat_interleave: it.repeat(x, n, axis=...)
 rrelu: it.leaky_relu(x, slope)
 scatter_add: it.put_along_axis(x, i, y, axis=..., reduce="sum")
+Tensor.scatter_reduce: it.put_along_axis(x, i, y, axis=..., reduce="amax")
 segment_reduce: it.scatter_reduce(x, i, y, reduce)
 sgn: it.sign(x)
 split_with_sizes split_with_sizes_copy split_copy: it.split(x, sizes)
@@ -273,7 +274,7 @@ nn: ingle.nn
 optim: ingle.optim
 functional: ingle.tensor
 special: ingle.tensor
-distributions: it.random
+distributions: it.random, which draws; log_prob and entropy are formulas of yours
 ModuleDict: ingle.nn.ModuleDict
 ParameterDict: ingle.nn.ParameterDict
 BufferDict: ingle.nn.Buffer in attributes
@@ -396,13 +397,16 @@ def _of_x(code: str) -> str:
         function = importlib.import_module("ingle.tensor")
         for part in path[1:]:
             function = getattr(function, part)
+        if not inspect.isroutine(function):  # a module, a dtype, a number such as pi
+            return code
         needed = [
-            p for p in inspect.signature(function).parameters.values()  # type: ignore[arg-type]
+            p for p in inspect.signature(function).parameters.values()
             if p.default is p.empty and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
         ]  # fmt: skip
         by_name = [f"{p.name}=..." for p in needed if p.kind is p.KEYWORD_ONLY]
         others = [p.name for p in needed[1:] if p.kind is not p.KEYWORD_ONLY]
-        return f"{code}({', '.join(['x', *('y' if n == 'x2' else n for n in others), *by_name])})"
+        first = needed[0].name if "x" in others else "x"
+        return f"{code}({', '.join([first, *('y' if n == 'x2' else n for n in others), *by_name])})"
     names = {"c": "x"} if re.search(r"\bc\b", code) else {"a": "x", "b": "y"}
     if not re.search(r"\bx\b", code):
         code = re.sub(r"(?<![\w.])[abc](?!\w)", lambda m: names.get(m[0], m[0]), code)
@@ -453,7 +457,7 @@ def answer(name: str, place: str = "torch") -> str | None:
     code = renamed.get(f"{place}.{name}") or renamed.get(name)
     same = None if code else home(name)
     if same is not None:
-        return f"write {same}"
+        return f"write {_of_x(same) if place == 'Tensor' else same}"
     if code is not None:
         return f"write {code}"
     if name.endswith("_") and not name.startswith("_"):

@@ -98,6 +98,16 @@ def test_replacing_along_an_axis() -> None:
     np.testing.assert_array_equal(got.numpy(), wanted)
 
 
+def test_replacing_by_a_number() -> None:
+    x = it.zeros((2, 3))
+    got = it.put_along_axis(x, it.asarray([[2], [0]]), 1.5)
+    np.testing.assert_array_equal(got.numpy(), [[0, 0, 1.5], [1.5, 0, 0]])
+    got = it.put_along_axis(x, it.asarray([[2, 2], [0, 1]]), 2, reduce="sum")
+    np.testing.assert_array_equal(got.numpy(), [[0, 0, 4], [2, 2, 0]])
+    with pytest.raises(DTypeError, match=r"values=1\.5 does not fit the dtype int64"):
+        it.put_along_axis(it.zeros((2, 3), dtype="int64"), it.asarray([[2], [0]]), 1.5)
+
+
 def test_errors() -> None:
     x, i = it.zeros((3, 2)), it.asarray([0, 1])
     with pytest.raises(ArgumentError, match="scatter_reduce: reduce must be one of"):

@@ -87,9 +87,11 @@ def _rule(
     check_floats(name, "x", x.dtype)
     features, channels = weight.shape[:2]
     if x.shape[1] != channels * groups:
+        last = x.shape[-1] == channels * groups
         raise ShapeError(
             f"{name}: x {x.shape} has {x.shape[1]} channels, but weight {weight.shape} with "
             f"groups={groups} takes {channels} * {groups} = {channels * groups}"
+            + ("; channels come before sizes: moveaxis(x, -1, 1)" if last else "")
         )
     if features % groups:
         raise ShapeError(

@@ -130,6 +130,17 @@ def weak_scalar(name: str, argument: str, value: object, dtype: DType) -> Scalar
     return Scalar(value, dtype)
 
 
+def filled_like(name: str, argument: str, value: object, x: Handle) -> Handle:
+    """A tensor's handle, or for a number one of a 0-d tensor with the dtype and device of `x`."""
+    from ..creation.filled import full
+
+    number = as_number(value)
+    if not isinstance(number, (bool, int, float, complex)):
+        return handle_of(value, name, argument)
+    weak_scalar(name, argument, number, x.dtype)
+    return full((), number, dtype=x.dtype, device=x.backend.device)._handle
+
+
 def _mask(name: str, argument: str, mask: object) -> Handle:
     handle = handle_of(mask, name, argument)
     if handle.dtype.kind != "bool":

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...contract import Aval
-from ...dispatch import TensorLike, handle_of, run, wrap
+from ...dispatch import Operand, TensorLike, handle_of, run, wrap
 from ...dtypes import int64
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...operation import Operation, Traits
@@ -21,7 +21,7 @@ from ..creation.filled import full, ones
 from ..elementwise.arithmetic import floor_divide, multiply
 from ..elementwise.cast import astype
 from ..elementwise.extrema import maximum, minimum
-from ..elementwise.where import where
+from ..elementwise.where import filled_like, where
 from ..movement.shapes import broadcast_to, permute_dims, reshape
 from ..reductions.basic import accumulator
 from .gathering import Indices, index_handle, take
@@ -248,7 +248,7 @@ SCATTER_EXTREMUM = Operation(
 def put_along_axis(
     x: TensorLike,
     indices: Indices,
-    values: TensorLike,
+    values: Operand,
     /,
     *,
     axis: int = -1,
@@ -263,7 +263,7 @@ def put_along_axis(
         x: a tensor.
         indices: integers with as many axes as `x`; negative ones count from the end. Along the
             other axes they may be shorter than `x`: the rest of it stays.
-        values: of the dtype of `x`; they broadcast to the shape of the indices.
+        values: of the dtype of `x`, or a number; they broadcast to the shape of the indices.
         axis: along which to look.
         reduce: None to replace, where of several values for one place the last one stays; or
             how to combine them, see `scatter_reduce`.
@@ -274,11 +274,12 @@ def put_along_axis(
 
     >>> import ingle.tensor as it
     >>> x = it.asarray([[1, 2, 3], [4, 5, 6]])
-    >>> it.put_along_axis(x, it.asarray([[2], [0]]), it.asarray(9)).tolist()
+    >>> it.put_along_axis(x, it.asarray([[2], [0]]), 9).tolist()
     [[1, 2, 9], [9, 5, 6]]
     """
     name = "put_along_axis"
-    a, u = handle_of(x, name), handle_of(values, name, "values")
+    a = handle_of(x, name)
+    u = filled_like(name, "values", values, a)
     i = index_handle(name, indices, a)
     place = normalize_axis(axis, len(a.shape), name)
     if len(i.shape) != len(a.shape) or any(

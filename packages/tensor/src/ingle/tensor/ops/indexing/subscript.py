@@ -13,11 +13,11 @@ from ...dispatch import TensorLike, handle_of, wrap
 from ...errors import DTypeError, ShapeError
 from .._rules import INEXACT, NUMERIC, REAL
 from ..creation.conversion import asarray
-from ..creation.filled import full, ones
+from ..creation.filled import ones
 from ..elementwise.arithmetic import add, divide, multiply, negative
 from ..elementwise.cast import astype
 from ..elementwise.extrema import maximum, minimum
-from ..elementwise.where import weak_scalar, where
+from ..elementwise.where import filled_like, where
 from ..movement.shapes import broadcast_to, permute_dims, reshape, reshaped
 from ..movement.slicing import slice, slice_update, sliced
 from ._index_keys import Plan, read_key, read_regular
@@ -285,8 +285,7 @@ def _masked(x: Tensor, key: Any, values: Tensor, how: How) -> Tensor | None:
 def value_for(x: Handle, value: Any) -> Tensor:
     name, device = "x[...] = value", x.backend.device
     if isinstance(value, (bool, int, float, complex)) and not isinstance(value, np.generic):
-        weak_scalar(name, "value", value, x.dtype)
-        return full((), value, dtype=x.dtype, device=device)
+        return wrap(filled_like(name, "value", value, x))
     if not hasattr(value, "_handle") and not hasattr(type(value), "__ingle_tensor__"):
         weak = x.dtype.is_inexact or x.dtype.is_storage
         wide = x.dtype if weak and not hasattr(value, "dtype") else None

@@ -55,13 +55,14 @@ def _rule(x: Aval, weight: Aval, bias: Aval) -> Aval:
     if x.dtype.kind not in INEXACT:
         raise DTypeError(f"linear: x must be floats, got {x.dtype}; cast with x.astype('float32')")
     if not x.shape or len(weight.shape) != 2 or x.shape[-1] != weight.shape[1]:
+        told = ""
+        if x.shape and len(weight.shape) == 2:
+            told = f": {x.shape[-1]} and {weight.shape[1]} differ"
+            if len(x.shape) > 2 and math.prod(x.shape[1:]) == weight.shape[1]:
+                told += "; flatten(x, 1) is a vector for each sample"
         raise ShapeError(
             f"linear: x must be (..., in) and weight (out, in), got {x.shape} and {weight.shape}"
-            + (
-                f": {x.shape[-1]} and {weight.shape[1]} differ"
-                if x.shape and len(weight.shape) == 2
-                else ""
-            )
+            f"{told}"
         )
     if bias.shape not in ((), weight.shape[:1]):
         raise ShapeError(
