@@ -36,20 +36,20 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Launch]:
 
 
 def test_what_was_written_is_read(launches: list[Launch]) -> None:
-    said = json.loads(json.dumps(written_launches(launches)))
+    said = json.loads(written_launches(launches))
     assert len(launches) >= 3
     assert read_launches(said) == launches
 
 
 def test_kernels_stand_there_once(launches: list[Launch]) -> None:
-    alone, twice = written_launches(launches), written_launches([*launches, *launches])
+    alone, twice = (json.loads(written_launches(some)) for some in (launches, launches * 2))
     assert len(twice[0]) == 2 * len(alone[0])
     assert twice[1] == alone[1]
 
 
 @pytest.mark.parametrize("strange", [3, "nest", None, [], ["x"], [99, 1], [-2, 7], [-1, {}]])
 def test_what_is_no_launch_is_refused(launches: list[Launch], strange: Any) -> None:
-    listed, shared = json.loads(json.dumps(written_launches(launches)))
+    listed, shared = json.loads(written_launches(launches))
     for said in ([[strange], shared], [listed, [strange]], [[*listed, strange], shared]):
         with pytest.raises(ValueError, match="launch"):
             read_launches(said)

@@ -63,7 +63,7 @@ class CpuPlanStore:
         """An executable as bytes; None if its launches hold what is no data."""
         assert isinstance(executable, CpuExecutable)
         try:
-            launches = _text(written_launches(executable.launches()))
+            launches = written_launches(executable.launches()).encode()
             return _written(executable, launches)
         except (TypeError, LookupError):  # code of an unknown origin
             return None

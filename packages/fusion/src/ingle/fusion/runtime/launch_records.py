@@ -1,4 +1,4 @@
-"""Launches as data for JSON: kernels with their loops and code, which are tuples all through.
+"""Launches as JSON: kernels with their loops and code, which are tuples all through.
 
 Kernels that occur more than once stand there once. What is read is checked to be tuples of the same
 kinds with numbers and names in them; the compiler finds out whether they make sense.
@@ -6,6 +6,7 @@ kinds with numbers and names in them; the compiler finds out whether they make s
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -35,44 +36,65 @@ _PLAIN = frozenset({type(None), int, str, bool})
 """What stands for itself: most of what there is, so that it gets no call of its own."""
 
 
-def written_launches(launches: Sequence[Launch]) -> Any:
-    """Launches in terms of lists, numbers and strings.
+def written_launches(launches: Sequence[Launch]) -> str:
+    """Launches as JSON.
+
+    What is the very same object in several, as parts of layers that were planned once are, is
+    written out once and then repeated as text.
 
     Raises:
-        TypeError: they hold something that is none of these.
+        TypeError: they hold something that is no data.
     """
-    shared: list[Any] = []
+    shared: list[str] = []
     places: dict[Any, int] = {}
-    known: dict[int, int] = {}
+    known: dict[int, str] = {}
+    plain = {None: "null", True: "true", False: "false"}
+    texts: dict[str, str] = {}
 
-    def write(x: Any) -> list[Any]:
-        if type(x) is tuple:
-            return [_TUPLE, *[v if type(v) in _PLAIN else write(v) for v in x]]
-        number = _NUMBERS.get(type(x))
-        if type(x) is Op:
-            return [_OP, x.operation.name, attributes_of(x)]
-        if type(x) is Aval:
-            return [_AVAL, list(x.shape), x.dtype.name]
-        if type(x) is Scalar:
-            return [_SCALAR, written_value(x.value), x.dtype.name]
-        if number is None:
-            raise TypeError(f"a launch holds {x!r} of type {type(x).__name__}")
-        if type(x) not in _SHARED:
-            return [number, *[v if type(v) in _PLAIN else write(v) for v in x]]
-        # Layers that were planned once have the very same kernels; the launches hold these.
-        place = known.get(id(x))
+    def write(x: Any) -> str:
+        kind = type(x)
+        if kind is tuple or kind in _NUMBERS:
+            return refer(x) if kind in _SHARED else made(x, _NUMBERS.get(kind, _TUPLE))
+        if kind is str:
+            return texts.setdefault(x, json.dumps(x))
+        if kind is Op:
+            content: list[Any] = [_OP, x.operation.name, attributes_of(x)]
+        elif kind is Aval:
+            content = [_AVAL, list(x.shape), x.dtype.name]
+        elif kind is Scalar:
+            content = [_SCALAR, written_value(x.value), x.dtype.name]
+        else:
+            raise TypeError(f"a launch holds {x!r} of type {kind.__name__}")
+        return json.dumps(content, separators=(",", ":"), allow_nan=False)
+
+    def made(x: Any, number: int) -> str:
+        parts = [str(number)]
+        for v in x:  # without a call for most of what there is
+            kind = type(v)
+            if kind is int:
+                parts.append(str(v))
+            elif kind is bool or v is None:
+                parts.append(plain[v])
+            elif kind is str:
+                parts.append(texts.get(v) or write(v))
+            else:
+                text = known.get(id(v))
+                if text is None:
+                    text = known[id(v)] = write(v)
+                parts.append(text)
+        return f"[{','.join(parts)}]"
+
+    def refer(x: Any) -> str:
+        key = (type(x), repr(x))  # tuples are compared by what they hold, where True is 1
+        place = places.get(key)
         if place is None:
-            # Tuples are compared by what they hold, where True is 1.
-            key = (type(x), repr(x))
-            place = places.get(key)
-            if place is None:
-                content = [number, *[v if type(v) in _PLAIN else write(v) for v in x]]
-                place = places[key] = len(shared)
-                shared.append(content)
-            known[id(x)] = place
-        return [_SAME, place]
+            content = made(x, _NUMBERS[type(x)])
+            place = places[key] = len(shared)
+            shared.append(content)
+        return f"[{_SAME},{place}]"
 
-    return [[write(launch) for launch in launches], shared]
+    listed = [write(launch) for launch in launches]
+    return f"[[{','.join(listed)}],[{','.join(shared)}]]"
 
 
 def read_launches(said: Any) -> list[Launch]:
