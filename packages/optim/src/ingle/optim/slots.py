@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from ingle.nn import Parameter
-from ingle.tensor import Cell, DType, Tensor, asarray, float32
+from ingle.tensor import Cell, DType, Tensor, float32
 from ingle.tensor.cell import raw_values
+from ingle.tensor.device import backend_of
+from ingle.tensor.dispatch import wrap
 from ingle.tensor.dtypes import real_dtype
 from ingle.tensor.errors import ShapeError
 from ingle.tensor.providing import provide
@@ -151,19 +153,27 @@ class Slot:
     ) -> Cell[Tensor]:  # fmt: skip
         """The moment of that name, which may be of another shape, dtype and device, where the cells
         of the parameter and of the moments hold these; see `moment`."""
-        found = known.get(name)
-        if found is not None:
-            return found
-        dtype, device = self.dtype, parameter.device
-        wanted = self.shape if shape is None else shape
+        return self.moment_cells((name,), parameter, known, shape, first)[0]
 
-        def made() -> Frozen:
-            # Uploaded, so that the first step is recorded like all others.
-            start = asarray(np.full(wanted, first, dtype.dtype), device=device)
-            return Frozen({**self.moments.raw, name: Cell(start)})
+    def moment_cells(
+        self, names: Sequence[str], parameter: Tensor, known: Mapping[str, Cell[Tensor]],
+        shape: tuple[int, ...] | None = None, first: float = 0.0,
+    ) -> list[Cell[Tensor]]:  # fmt: skip
+        """The moments of those names, as `moment_cell` gives one."""
+        missing = [name for name in names if name not in known]
+        if missing:
+            device, dtype = parameter.device, self.dtype.dtype
+            start = np.full(self.shape if shape is None else shape, first, dtype)
 
-        provide(self.moments, made)
-        return self.moments.raw[name]
+            def made() -> Frozen:
+                # Uploaded, so that the first step is recorded like all others.
+                backend = backend_of(device)
+                new = {name: Cell(wrap(backend.upload(start))) for name in missing}
+                return Frozen({**self.moments.raw, **new})
+
+            provide(self.moments, made)
+            known = self.moments.raw
+        return [known[name] for name in names]
 
     def fitted(
         self, name: str, cell: Cell[Tensor], held: Tensor, parameter: Tensor,
@@ -197,8 +207,7 @@ def operands_of(
     parameters = raw_values([slot.parameter for slot in slots])
     known = raw_values([slot.moments for slot in slots])
     cells = [
-        [c if (c := k.get(name)) is not None else slot.moment_cell(name, p, k) for name in names]
-        for slot, p, k in zip(slots, parameters, known, strict=True)
+        slot.moment_cells(names, p, k) for slot, p, k in zip(slots, parameters, known, strict=True)
     ]
     # Read at once, in the first step as in later ones: recordings of both have one order.
     held = iter(raw_values([cell for some in cells for cell in some]))
