@@ -131,6 +131,29 @@ def test_an_index_that_is_out_of_range_is_told(runs):
     assert runs
 
 
+def tail(x):
+    """The last batch of many, of few operations."""
+    y = it.tanh(x @ x[0])
+    return y, it.mean(y * y)
+
+
+def signal(x):
+    y = it.conv1d(it.reshape(x, (1, 4, -1)), it.reshape(x[:3], (6, 4, 3)), padding=1)
+    return it.tanh(y) * 2.0, it.mean(it.relu(y), axis=-1)
+
+
+@pytest.mark.parametrize("function", [tail, signal])
+def test_few_operations_and_windows_have_such_plans(runs, monkeypatch, function):
+    lengths = range(20, 40)
+    found = {n: read(function(it.asarray(drawn(n, 24), device="cpu"))) for n in lengths}
+    assert len(runs) > len(lengths) // 2
+    monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
+    forget(monkeypatch)
+    for n in lengths:
+        alone = read(function(it.asarray(drawn(n, 24), device="cpu")))
+        assert all(map(same_bits, found[n], alone)), n
+
+
 def test_large_results_have_plans_that_may_write_over_inputs(runs, monkeypatch):
     monkeypatch.setattr(sized_graph, "MOST_BYTES", 100)
     for length in range(520, 600, 8):

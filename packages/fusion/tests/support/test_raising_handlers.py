@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import warnings
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -14,7 +15,7 @@ from ingle.fusion import PlanWarning, compile, pipeline
 from ingle.fusion.ir.graph import read_log
 from ingle.fusion.runtime import graph_plans, launch
 from ingle.fusion.runtime.later_plans import LaterPlans
-from ingle.fusion.runtime.log_families import EXAMPLES, LogFamily
+from ingle.fusion.runtime.log_families import EXAMPLES, LEAST_FILLED, LogFamily
 from ingle.fusion.runtime.replay import Attempt
 from ingle.testkit.interrupting import LateError, late
 
@@ -180,7 +181,8 @@ class Slow:
 @pytest.mark.parametrize("error", [KeyboardInterrupt, LateError])
 def test_a_plan_for_all_sizes_goes_on_after_an_interruption(error):
     family, plans = LogFamily(), Slow(error)
-    examples = [(None, [float(k)]) for k in range(EXAMPLES + 1)]
+    graph = SimpleNamespace(nodes=[None] * LEAST_FILLED)
+    examples = [(graph, [float(k)]) for k in range(EXAMPLES + 1)]
     for example in examples[: EXAMPLES - 1]:
         family.planned(example, lambda: plans)
     with pytest.raises(error):

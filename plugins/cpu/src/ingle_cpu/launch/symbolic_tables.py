@@ -16,7 +16,7 @@ from ingle.fusion.device import Launch, example_of, has_sizes
 from ingle.fusion.device.kernels import SIZES, ContractionCall
 
 from ..matmul.autotune import choice_for
-from ..matmul.blocking import NEAR_BYTES, sums_alike, widths
+from ..matmul.blocking import NEAR_BYTES, slides_alike, sums_alike, widths
 from ..matmul.launches import Choice, Problem
 from ..matmul.winners import Asked
 from ..threads.table import IdleTables, Table
@@ -27,6 +27,8 @@ BELOW, ABOVE = 2, 4
 LASTING_BYTES = 1 << 18
 """Of a right operand from which on it may be worth keeping in panels, which a table for all sizes
 does not."""
+WINDOW_BYTES = 1 << 22
+"""Of windows, of which none are kept, up to which a choice for others may be nearly as good."""
 
 
 def has_table(calls: Sequence[Any]) -> bool:
@@ -35,11 +37,10 @@ def has_table(calls: Sequence[Any]) -> bool:
 
 
 def _is_small(call: ContractionCall) -> bool:
-    """Whether a product's right operand is a matrix that is not worth keeping in panels."""
-    if call.windows is not None:
-        return False
+    """Whether a product's right operand is not worth keeping in panels, as a large matrix is."""
     _, n, k = example_of(call.sizes)
-    return bool(n * k * SIZES[call.b_dtype] <= LASTING_BYTES)
+    most = LASTING_BYTES if call.windows is None else WINDOW_BYTES
+    return bool(n * k * SIZES[call.b_dtype] <= most)
 
 
 class SymbolicTable(IdleTables):
@@ -108,9 +109,11 @@ class _SymbolicBuilder(TableBuilder):
             if has_sizes(size):
                 near = BELOW * size >= known and size <= ABOVE * known
                 assert near, "the example is near itself"
-        alike = sums_alike(problem, example)
-        assert alike, "symbols answer as the example does"
         choice = choice_for(example, workers, asked)
+        alike = sums_alike(problem, example) and slides_alike(problem, choice)
+        assert alike, "symbols answer as the example does"
+        if choice.slides:
+            return choice
         _, _, panels = widths(example, choice)
         few = example.n * example.k * SIZES[example.b_dtype] <= NEAR_BYTES // ABOVE
         # Where all columns are near, more of them are as well.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import math
 
+from ingle.fusion.device import has_sizes
 from ingle.fusion.device.kernels import SIZES
 
 from .amx import tile_cycles
@@ -169,11 +170,25 @@ def _sliding_tiles(m: int, image: Padded, lanes: int) -> list[tuple[Tile, float]
     found = [(tile, cycles * image.rows)]
     if image.across <= lanes:
         for rows in range(2, MOST_STACKED + 1):
-            if image.rows % rows == 0:
+            if _stacks(image, rows, lanes):
                 tile = _tile("stacked", m, rows, rows)
                 each = -(-m // tile.rows) * _cycles(tile.rows, rows)
                 found.append((tile, each * (image.rows // rows)))
     return found
+
+
+def _stacks(image: Padded, rows: int, lanes: int) -> bool:
+    """Whether so many rows of places may count as one, with a vector for each."""
+    return image.across <= lanes and image.rows % rows == 0
+
+
+def slides_alike(problem: Problem, choice: Choice) -> bool:
+    """Whether tiles that slide along an image slide along that of another problem as well."""
+    image = _padded(problem) if choice.slides else None
+    if image is None:
+        return not choice.slides
+    lanes = lanes_of(compute_dtype(problem.a_dtype), target())
+    return choice.tile.kind != "stacked" or _stacks(image, choice.tile.vectors, lanes)
 
 
 def _slid(problem: Problem, image: Padded, tile: Tile, workers: int) -> Choice | None:
@@ -219,12 +234,15 @@ def _blocks_of_windows(problem: Problem, columns: int, tiles: int, workers: int)
     return 1 if units >= wanted else min(-(-wanted // units), max(1, tiles // FEWEST_OF_WINDOWS))
 
 
-@functools.lru_cache(maxsize=1024)
 def _padded(problem: Problem) -> Padded | None:
     """How the image of a problem lies between zeros, if it may."""
     if problem.windows is None or problem.a_dtype != problem.b_dtype:
         return None
-    return padded_of(problem.windows, problem.k, problem.b_dtype)
+    of = padded_of if has_sizes(problem.windows) else _known_padded  # symbols would meet numbers
+    return of(problem.windows, problem.k, problem.b_dtype)
+
+
+_known_padded = functools.lru_cache(maxsize=1024)(padded_of)
 
 
 def padded(problem: Problem, choice: Choice) -> Padded | None:

@@ -35,6 +35,7 @@ from typing import NamedTuple
 from ingle.fusion.device.kernels import SIZES, Windows
 from ingle.fusion.device.llvm import Values
 from ingle.fusion.device.targets import Target
+from ingle.tensor.static_values import largest, smallest
 
 from ..jit.engine import IRSource
 from .microkernel import LINE
@@ -119,7 +120,7 @@ class Padded(NamedTuple):
         else:
             along = self.along(width)
             places = (panels + 2 * along - 2) // along
-        return (min(self.rows, places) - 1) * self.down + self.span + 1
+        return (smallest(self.rows, places) - 1) * self.down + self.span + 1
 
     def plane(self, panels: int, width: int, size: int) -> int:
         """Elements of a plane of a flat copy, with what a row may write behind its end."""
@@ -135,7 +136,8 @@ class Padded(NamedTuple):
             elements = self.plane(panels, width, size) * self.turns * self.phases
         else:
             elements = self.image_rows(panels, width) * self.pitch
-        return (-(-elements * size // LINE) | 1) * LINE
+        lines = -(-elements * size // LINE)
+        return (lines + 1 - lines % 2) * LINE
 
     def nbytes(self, panels: int, width: int, size: int) -> int:
         """Of the copy, with what tiles and copies may reach behind it."""
@@ -165,18 +167,17 @@ def padded_of(windows: Windows, k: int, dtype: str) -> Padded | None:
     return Padded(
         arg.channels, wide, arg.step2, origin, arg.start1 - up, up + down,
         arg.step1, arg.places1, arg.places2,
-        shared=min(_shared(wide, arg.step2, origin, arg.image2), wide - arg.places2),
+        shared=smallest(_shared(wide, arg.step2, origin, arg.image2), wide - arg.places2),
     )  # fmt: skip
 
 
 def _shared(wide: int, phases: int, origin: int, image: int) -> int:
     """Zeros that each phase of a row has both before and behind what it sees of the image."""
-    found = [0]
+    found = []
     for first in range(origin, origin + phases):
-        before = -(min(first, 0) // phases) if first < 0 else 0
-        behind = wide - max(0, -((first - image) // phases))
-        found.append(min(before, behind))
-    return max(0, min(found[1:]))
+        before = -(first // phases) if first < 0 else 0
+        found += [before, wide - largest(0, -((first - image) // phases))]
+    return largest(0, smallest(*found))
 
 
 def _reach(taps: int, spread: int) -> tuple[int, int]:

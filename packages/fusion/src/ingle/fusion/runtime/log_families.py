@@ -29,8 +29,9 @@ from ..symbolic.form import form_of
 
 MOST_FAMILIES = 256
 """Families that are known; of more those go that were asked for longest ago."""
-LEAST_NODES = 8
-"""Operations from which on a log is worth a plan for all sizes."""
+LEAST_NODES, LEAST_FILLED = 3, 8
+"""Operations from which on a log is worth a plan for all sizes that runs it as it is, and one that
+is filled in."""
 IN_VAIN = 8
 """A family's plans are filled in as long as no more logs than so many, and those that a plan
 served, have found none that holds for their sizes."""
@@ -215,6 +216,8 @@ class LogFamily:
         if serves is not None:
             self._sized += serves
             return plans if serves else None
+        if len(example[0].nodes) < LEAST_FILLED:
+            return None
         if self._fills:
             if self._filling.average > DEAREST * self.alone.average:
                 return None
