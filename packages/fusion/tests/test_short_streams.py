@@ -5,6 +5,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
+import numpy as np
 import pytest
 
 import ingle.tensor as it
@@ -224,6 +225,37 @@ def test_what_is_read_after_a_few_operations_is_not_written_down(below):
     assert len(below.seen) == seen + AHEAD, "what waits begins where the limit was met"
     assert total.tolist() == [[12.0, 7.0], [8.0, 9.0]]
     assert waits(x + 1.0), "more operations than a few were read"
+
+
+def read_singly(x):
+    for _ in range(READ):
+        (x[:1] + 1.0).numpy()
+
+
+def test_what_makes_few_elements_of_many_runs_at_once_too(below):
+    """A row times a matrix, a sum, rows of a table; not what is as large as its operand, not a view
+    that would hold it, and no half type, whose bits in a plan are others."""
+    rng = np.random.default_rng(0)
+    row, matrix = (it.asarray(rng.normal(size=s).astype("f")) for s in ((1, 200), (200, 100)))
+    table, places = it.asarray(rng.normal(size=(500, 40)).astype("f")), it.asarray([3, 1])
+    turned, half = it.asarray(rng.normal(size=(100, 200)).astype("f")).mT, matrix.astype("bfloat16")
+    it.sum(half).numpy(), turned.numpy()
+    cases = {
+        "row": (lambda: row @ matrix, False), "row of a view": (lambda: row @ turned, False),
+        "sum": (lambda: it.sum(matrix, axis=0), False),
+        "rows": (lambda: it.take(table, places, axis=0), False),
+        "all": (lambda: matrix * 2.0, True), "view": (lambda: matrix[1], True),
+        "half": (lambda: row.astype("bfloat16") @ half, True),
+    }  # fmt: skip
+    for name, (find, recorded) in cases.items():
+        many(row).numpy()  # counting begins anew
+        wanted = find()
+        assert waits(wanted), name
+        wanted = wanted.numpy()
+        read_singly(row)
+        found = find()
+        assert waits(found) == recorded, name
+        np.testing.assert_array_equal(found.numpy(), wanted, err_msg=name)
 
 
 def test_views_that_run_at_once_hold_the_memory_that_is_written_in_place():

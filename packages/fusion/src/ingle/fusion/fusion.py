@@ -115,16 +115,17 @@ class Fusion:
     def _at_once(
         self, op: Op, inputs: Sequence[Handle | Scalar], streams: _Streams
     ) -> tuple[LazyHandle, ...] | None:
-        """An operation on few elements that runs as it comes, where all before it were read after
-        a few: recording it would take longer. None where that does not go."""
+        """An operation on few elements, or that makes few of many, runs as it comes where all
+        before it were read after a few: recording it would take longer. None where that does not
+        go."""
         operation = op.operation
         if streams.ahead >= AHEAD or operation.traits.inlined:
             streams.short = streams.ahead = 0
             return None
-        infer(op, inputs)
+        results = infer(op, inputs)
         lowered: list[Handle | Scalar] = []
         for x in inputs:
-            if x.shape and math.prod(x.shape) > SMALL:
+            if x.shape and math.prod(x.shape) > SMALL and not _condenses(op, results, x):
                 return None
             if type(x) is LazyHandle:
                 value = x.value  # first, as in `computed`
@@ -294,6 +295,17 @@ class Fusion:
 
 
 checking.add(Fusion)
+
+
+def _condenses(op: Op, results: Sequence[Aval], x: Handle | Scalar) -> bool:
+    """Whether an operation makes few elements of a large operand, as a sum or a row times a matrix
+    does: neighbours to share its one pass with would save nothing.
+
+    A view would hold the operand; half types have other bits in a plan than one by one.
+    """
+    if op.operation.traits.family == "movement" or (x.dtype.is_floating and x.dtype.itemsize < 4):
+        return False
+    return all([math.prod(a.shape) <= SMALL for a in results])  # noqa: C419 (faster)
 
 
 def _begin_download(below: Any, handle: Handle) -> None:
