@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.llvm import Values, memory_type, scalar_type, suffix, vector_type
@@ -92,8 +92,9 @@ class WindowCode(PanelCode):
         step, start = getattr(self.arg, f"step{axis}"), getattr(self.arg, f"start{axis}")
         return self.op("add", self.op("mul", place, step), start)
 
-    def every_nth(self, base: str, masks: Values) -> str:
-        """Lanes that lie n elements apart, of n vectors of which masks say what is there."""
+    def every_nth(self, base: str, masks: Sequence[str | None]) -> str:
+        """Lanes that lie n elements apart, of n vectors of which masks say what is there, if not
+        all is."""
         w, lanes, n = self.writer, self.lanes, len(masks)
         vector = vector_type(scalar_type(self.made), lanes)
         parts = []
@@ -121,7 +122,7 @@ class WindowCode(PanelCode):
         by = w.let("by", f"icmp eq i64 {self.arg.step2}, {n}")
         return w.let("every", f"and i1 {apart}, {by}")
 
-    def gather(self, base: str, mask: str) -> str:
+    def gather(self, base: str, mask: str | None) -> str:
         """Lanes that lie some bytes apart."""
         w, lanes = self.writer, self.lanes
         numbers = f"<{', '.join(f'i64 {n}' for n in range(lanes))}>"
