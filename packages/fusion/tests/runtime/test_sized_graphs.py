@@ -11,6 +11,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import pipeline
 from ingle.fusion.runtime import graph_plans, log_families, plan_cache, sized_calls, sized_graph
+from ingle.fusion.symbolic import decompositions
 from ingle.tensor.errors import OutOfRangeError
 from ingle.testkit.bits import same_bits
 
@@ -207,6 +208,7 @@ def gradients(x):
 def test_attention_that_the_device_computes_whole_is_part_of_such_a_plan(
     runs, monkeypatch, function
 ):
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
     lengths = (*range(15, 23), 40, 49, 96, 511, 513)
     found = {n: read(function(it.asarray(drawn(1, 2, n, 16), device="cpu"))) for n in lengths}
     assert len(runs) > len(lengths) // 3
@@ -215,6 +217,24 @@ def test_attention_that_the_device_computes_whole_is_part_of_such_a_plan(
     for n in lengths:
         alone = read(function(it.asarray(drawn(1, 2, n, 16), device="cpu")))
         assert all(map(same_bits, found[n], alone)), n
+
+
+def test_where_bodies_differ_a_plan_is_made_of_two_sizes_and_serves_at_once(runs, monkeypatch):
+    """Attention of 16 queries and more is computed whole: all else that is known is of fewer."""
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+    monkeypatch.setattr(decompositions, "_of", type(decompositions._of)())
+    made = []
+    bodies = pipeline._decomposed_for_all
+    monkeypatch.setattr(
+        pipeline, "_decomposed_for_all", lambda *args: (made.append(args), bodies(*args))[1]
+    )
+    served = {}
+    for n in range(6, 24):
+        before = len(runs), len(made)
+        read(mixed(it.asarray(drawn(1, 2, n, 16), device="cpu")))
+        served[n] = len(runs) - before[0], len([graph for _, _, graph, *_ in made[before[1] :]])
+    assert [n for n, (ran, _) in served.items() if not ran and n > 8] == [16, 17]
+    assert served[16][1] == served[17][1] == 0, "no decomposition that can hold for one size only"
 
 
 def test_no_plan_for_all_sizes_is_tried_with_what_the_device_computes_by_itself(runs, monkeypatch):

@@ -145,7 +145,7 @@ def any_size_plan(
     known, last = _known(device, samples[-1][0])
     alike = [form_of(graph).numbers for graph, _ in samples]
     decomposition = known.serving(last)
-    if decomposition is None and not known.may_serve:
+    if decomposition is None and not known.is_worth_making(alike):
         return None
     decomposed, rest = _decomposed(device, fusion, *samples[-1])
     last_one = written_out(decomposed, rest)

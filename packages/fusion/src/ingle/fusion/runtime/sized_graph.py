@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 AT_ONCE, MOST_NODES = 32, 512
 """Operations of a graph up to which its plan for all sizes is made at once, and up to which there
 is one."""
+MOST_AGAIN = 128
+"""Likewise where there are plans for other sizes of the form: those that come now are a case of
+their own for each operation as well, so that a run without a plan makes as many."""
 STEPS = 24
 """Of planning in a slice of such a plan, for each operation."""
 MOST_BYTES = 1 << 24
@@ -73,16 +76,17 @@ class SizedGraph:
         """A graph that `may_serve` says it of on its numbers; None where no such plan serves it,
         or it is not worth while.
 
-        One that no plan for all sizes serves becomes an example of such a plan.
+        One that no plan for all sizes serves becomes an example of such a plan, which may serve it.
         """
         calls, sizes = _calls(device, graph)
         call = calls.call(sizes, "a plan", graph.lines)
-        if call is not None:
-            return cls(call)
-        sliced = len(graph.nodes) > AT_ONCE and is_sliced()
-        steps = STEPS * len(graph.nodes) if sliced else 0
-        calls.note(graph, numbers, partial(any_size_plan, device, fusion), steps)
-        return None
+        if call is None:
+            most = MOST_AGAIN if calls.serves else AT_ONCE
+            sliced = len(graph.nodes) > most and is_sliced()
+            steps = STEPS * len(graph.nodes) if sliced else 0
+            calls.note(graph, numbers, partial(any_size_plan, device, fusion), steps)
+            call = calls.call(sizes, "a plan", graph.lines)  # it may be there now
+        return None if call is None else cls(call)
 
     @staticmethod
     def gave_up(device: Any, graph: Graph) -> bool:

@@ -137,6 +137,12 @@ class Decompositions:
         """Whether it is worth while to make one for all sizes."""
         return self._failed < IN_VAIN
 
+    def is_worth_making(self, examples: Sequence[Sequence[Any]]) -> bool:
+        """Whether one can hold for the last of some examples and for another one: not where all
+        others have one that does not hold for that one, since then bodies differ."""
+        others = [self.serving(numbers) is None for numbers in examples[:-1]]
+        return self.may_serve and (any(others) or not others)
+
     @property
     def serves(self) -> bool:
         """Whether there is one for all sizes, and there will be one for others in time."""
