@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.programs import Aval, trace
 
 RNG = np.random.default_rng(0)
 EQUATIONS = [
@@ -122,3 +123,21 @@ def test_dot_products_of_rows_are_no_matrix_products(monkeypatch: Any) -> None:
     np.testing.assert_array_equal(found.numpy(), np.einsum("bij,ji->i", x, y))
     found = it.einsum("ab,ab->b", it.asarray(x[0]), it.asarray(x[1]))
     np.testing.assert_array_equal(found.numpy(), np.einsum("ab,ab->b", x[0], x[1]))
+
+
+@pytest.mark.parametrize(
+    ("equation", "shapes", "names"),
+    [
+        ("ij,jk->ik", [(3, 4), (4, 5)], ["matmul"]),
+        ("bij,bjk->bik", [(2, 3, 4), (2, 4, 5)], ["matmul"]),
+        ("ij,ij->i", [(3, 4), (3, 4)], ["multiply", "sum"]),
+        ("ij,kj->ik", [(3, 4), (5, 4)], ["permute_dims", "matmul"]),
+        ("i,j->ij", [(3,), (4,)], ["reshape", "reshape", "multiply"]),
+    ],
+)
+def test_nothing_is_moved_that_lies_right(
+    equation: str, shapes: list[tuple[int, ...]], names: list[str]
+) -> None:
+    avals = [Aval(s, it.float32) for s in shapes]
+    steps = trace(lambda *x: it.einsum(equation, *x), avals, "numpy").program.steps
+    assert [s.op.operation.name for s in steps] == names

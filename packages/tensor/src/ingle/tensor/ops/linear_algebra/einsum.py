@@ -7,6 +7,7 @@ import math
 import string
 from collections import Counter
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...dispatch import TensorLike, promote_tensors
@@ -67,7 +68,7 @@ def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
     terms = _unrepeated(equation, [Term(x, n) for x, n in zip(tensors, labels, strict=True)])
     wanted = _output(equation, output, labels)
     while len(terms) > 1:
-        first, second = _best_pair(terms, wanted)
+        first, second = terms if len(terms) == 2 else _best_pair(terms, wanted)
         rest = [t for t in terms if t is not first and t is not second]
         kept = {*wanted, *(n for t in rest for n in t.labels)}
         terms = [*rest, _contracted(first, second, kept)]
@@ -101,11 +102,12 @@ def _letters(numbers: Sequence[Any]) -> str:
     return "".join(found)
 
 
-def _read(equation: str, count: int) -> tuple[list[str], str | None]:
+@lru_cache(maxsize=1024)
+def _read(equation: str, count: int) -> tuple[tuple[str, ...], str | None]:
     """The indices of each operand and of the result, where it is given."""
     plain = equation.replace(" ", "")
     left, arrow, right = plain.partition("->")
-    inputs = left.split(",")
+    inputs = tuple(left.split(","))
     for part in [*inputs, right]:
         rest = part.replace("...", "", 1)
         strange = sorted({c for c in rest if c not in string.ascii_letters})
@@ -168,8 +170,9 @@ def _unrepeated(equation: str, terms: Sequence[Term]) -> list[Term]:
     found = []
     for x, labels in terms:
         kept = [i for i, n in enumerate(labels) if x.shape[i] == sizes[n]]
-        x = reshape(x, tuple(x.shape[i] for i in kept))
-        found.append(_diagonal(Term(x, tuple(labels[i] for i in kept))))
+        if len(kept) < len(labels):
+            x, labels = reshape(x, tuple(x.shape[i] for i in kept)), tuple(labels[i] for i in kept)
+        found.append(_diagonal(Term(x, labels)))
     return found
 
 
@@ -222,13 +225,14 @@ def _contracted(first: Term, second: Term, kept: set[Label]) -> Term:
     columns = tuple(n for n in second.labels if n not in shared)
     sizes = dict(zip(first.labels, first.x.shape, strict=True))
     sizes |= dict(zip(second.labels, second.x.shape, strict=True))
-    left = _grouped(first, sizes, batch, rows, inner)
-    if batch and inner and not rows and not columns and left.dtype.itemsize > 2:
+    if batch and inner and not rows and not columns and first.x.dtype.itemsize > 2:
         # As matrices these vectors would be all packing. Half types are rounded after the sum.
-        products = left * _grouped(second, sizes, batch, rows, inner)
+        products = _grouped(first, sizes, batch, inner) * _grouped(second, sizes, batch, inner)
         out = reduce_sum(products, axis=-1, dtype=products.dtype)
     else:
-        right = _grouped(second, sizes, batch, inner, columns)
+        stack = (batch,) if batch else ()
+        left = _grouped(first, sizes, *stack, rows, inner)
+        right = _grouped(second, sizes, *stack, inner, columns)
         out = matmul(left, right) if inner else left * right
     labels = (*batch, *rows, *columns)
     return Term(reshape(out, tuple(sizes[n] for n in labels)), labels)
