@@ -12,74 +12,12 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.autodiff import grad
 from ingle.fusion import compile, pipeline
-from ingle.fusion.grouping.legality import Legality
 from ingle.fusion.ir.graph import Graph
-from ingle.fusion.passes.by_layers import by_layers, decomposed_by_layers
-from ingle.fusion.passes.concat_of_pads import with_concat_of_pads
-from ingle.fusion.passes.decompose import decompose
-from ingle.fusion.passes.simplify import simplify
-from ingle.fusion.passes.split_leading_axes import with_split_rows
 from ingle.fusion.runtime import graph_plans
 
+from .layered_graphs import checked, recorded
+
 LAYERS = 20
-
-
-class RecordedError(BaseException):
-    """The graph is known: nothing has to run."""
-
-
-@pytest.fixture
-def recorded(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Any]]:
-    """What plans of a function are made from."""
-    monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
-    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
-
-    def of(function: Callable[..., Any], *args: Any) -> list[Any]:
-        found: list[Any] = []
-        own = graph_plans.compile_graph
-
-        def noting(device: Any, fusion: Any, graph: Graph, *given: Any) -> Any:
-            if len(graph.nodes) < 100:  # of what is made before
-                return own(device, fusion, graph, *given)
-            found.extend((device, fusion, graph, *given))
-            raise RecordedError
-
-        with pytest.MonkeyPatch.context() as patch, it.device("cpu"):
-            patch.setattr(graph_plans, "compile_graph", noting)
-            with pytest.raises(RecordedError):
-                compile(function)(*args)
-        return found
-
-    return of
-
-
-def passes(graph: Graph) -> Graph:
-    return with_split_rows(with_concat_of_pads(simplify(graph)))
-
-
-def same(graph: Graph) -> Graph:
-    return graph
-
-
-def check(device: Any, fusion: Any, graph: Graph, examples: Any, *_: Any) -> tuple[bool, bool]:
-    """Whether the graph was decomposed by layers, and other passes went over a few of these."""
-    legality = Legality(device)
-    found, layers = decomposed_by_layers(graph, examples, fusion, legality, same)
-    whole = decompose(graph, examples, fusion, legality)
-    assert found.graph == whole.graph
-    assert (found.scalars, found.checks) == (whole.scalars, whole.checks)
-    assert [x.shape for x in found.constants] == [x.shape for x in whole.constants]
-    now, others = by_layers(found.graph, layers, passes)
-    assert now == passes(whole.graph)
-    for known, of in ((layers, found.graph), (others, now)):
-        if known is not None:
-            for spot, position in known.nodes.items():
-                assert known.node_spots[position] == spot
-            for (place, layer), position in known.nodes.items():
-                if known.first < layer <= known.last:
-                    before = of.nodes[known.nodes[place, layer - 1]]
-                    assert of.nodes[position].op is before.op
-    return layers is not None, others is not None
 
 
 class Block(nn.Module):
@@ -126,7 +64,7 @@ MODELS: dict[str, tuple[Callable[[], list[Any]], tuple[int, ...], Any]] = {
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.slow
-def test_steps_of_training(name: str, recorded: Callable[..., list[Any]]) -> None:
+def test_steps_of_training(name: str) -> None:
     """The forward pass, the gradient in the other direction, and the updates of parameters."""
     make, shape, rule = MODELS[name]
     with it.device("cpu"):
@@ -141,7 +79,7 @@ def test_steps_of_training(name: str, recorded: Callable[..., list[Any]]) -> Non
         optimizer.step(loss.backward())
         return loss.detach()
 
-    decomposed, others = check(*recorded(step, x))
+    decomposed, others = checked(*recorded(step, x))
     assert (decomposed, others) == (True, True)
 
 
@@ -237,7 +175,7 @@ def one_read_later(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
     return x @ w[layer] + (it.exp(kept.pop()) if layer == 20 else 0.0)
 
 
-def checked(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
+def indexed(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
     """Indices that may be out of range."""
     places = it.astype(it.sum(x, axis=1), "int64") % 3
     return it.take(x @ w[layer], places, axis=0)
@@ -260,15 +198,13 @@ def there_and_back(x: it.Tensor, layer: int, w: Any, kept: Any) -> it.Tensor:
 BY_LAYERS = plain, neighbours, shared, divided
 OTHERS = (
     all_kept, of_before, tied, repeated_weight, in_pairs, other_number, numbers, other_operation,
-    other_type, other_shape, one_kept, one_read_later, checked, weight_read_apart, there_and_back,
+    other_type, other_shape, one_kept, one_read_later, indexed, weight_read_apart, there_and_back,
 )  # fmt: skip
 
 
 @pytest.mark.parametrize("body", [*BY_LAYERS, *OTHERS], ids=lambda body: body.__name__)
 @pytest.mark.parametrize("with_gradient", [False, True])
-def test_irregular_layers(
-    body: Callable[..., it.Tensor], with_gradient: bool, recorded: Callable[..., list[Any]]
-) -> None:
+def test_irregular_layers(body: Callable[..., it.Tensor], with_gradient: bool) -> None:
     run, args = stacked(body)
 
     def slopes(*args: it.Tensor) -> Any:
@@ -277,7 +213,7 @@ def test_irregular_layers(
 
         return grad(loss, argnums=tuple(range(len(args))))(*args)
 
-    decomposed, _ = check(*recorded(slopes if with_gradient else run, *args))
+    decomposed, _ = checked(*recorded(slopes if with_gradient else run, *args))
     if body in BY_LAYERS:
         assert decomposed
 
