@@ -354,3 +354,10 @@ def test_what_optimizers_lack_is_told_with_what_to_write(name: str) -> None:
 def test_a_rate_in_quotes_is_none() -> None:
     with pytest.raises(ArgumentError, match=r"learning rate: must be a number .* got '0\.1'"):
         optim.Adam(nn.Linear(2, 2), lr="0.1")
+
+
+def test_a_group_is_shown_with_its_rate_or_schedule_and_options() -> None:
+    group = optim.SGD(nn.Linear(2, 1), lr=0.5, momentum=0.9).groups[0]
+    assert repr(group).startswith("Group(2 parameters, lr=0.5, momentum=0.9, ")
+    group.rate = optim.schedule.Step(0.5, 2)
+    assert f"lr={group.schedule!r}, momentum" in repr(group)

@@ -1,5 +1,6 @@
 """Which matrix products become generated kernels, asked through tensors."""
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -73,3 +74,22 @@ def test_half_types_are_summed_in_float32(dtype: Any, unit: float) -> None:
     found = compile(layer)(x, w).numpy().astype(np.float64)
     bound = 1.01 * unit * expected + 600 * 2.0**-24 * (np.abs(wide) @ np.abs(other.T))
     assert (np.abs(found - expected) <= bound).all()
+
+
+@pytest.mark.parametrize("count", [43, 300])
+def test_a_product_in_front_of_many_operands(count: int) -> None:
+    """As where a weight's gradients of many steps of a cell add up in front of its update."""
+    a, b, terms = normal((6, 5), 0), normal((5, 3), 1), normal((count, 6, 3), 2)
+
+    def total(a: Tensor, b: Tensor, *terms: Tensor) -> Tensor:
+        found = it.matmul(a, b)
+        for term in terms:
+            found = found + term
+        return found
+
+    args = on_cpu(a), on_cpu(b), *map(on_cpu, terms)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = compile(total)(*args).numpy()
+    expected = a.astype(np.float64) @ b + terms.sum(axis=0, dtype=np.float64)
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)

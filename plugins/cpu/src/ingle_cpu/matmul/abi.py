@@ -19,7 +19,7 @@ class DriverArgs(NamedTuple, Generic[T]):
     epilogue's arguments.
 
     The kernel's pointers are a, b, the scratch memory, and the epilogue's operands. The worker's
-    scratch holds the epilogue's arguments, and `POINTERS_AT` further its pointers.
+    scratch holds the epilogue's arguments, and `pointers_at` bytes further its pointers.
     """
 
     micro: T
@@ -73,7 +73,8 @@ class DriverArgs(NamedTuple, Generic[T]):
     c2: T
     b_next: T  # bytes to the matrix of b that the next unit reads, or 0
     worker_bytes: T  # of scratch memory
-    tile_at: T  # places in it; args and pointers lie first
+    pointers_at: T  # places in it; args lie first
+    tile_at: T
     packed_at: T
     panel_at: T
     sums_at: T
@@ -103,9 +104,6 @@ class DriverArgs(NamedTuple, Generic[T]):
     inner_at: T  # where among them n is
     column_at: T  # where j is, or -1
 
-
-POINTERS_AT = 1024
-MAX_NEST_ARGS = POINTERS_AT // 8
 
 _PARAMETERS = {
     "a": "ptr", "a_row": "i64", "last": "i64", "b": "ptr", "b_step": "i64", "columns": "i64",

@@ -19,7 +19,7 @@ from __future__ import annotations
 from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
-from .abi import POINTERS_AT, DriverArgs, parameters
+from .abi import DriverArgs, parameters
 from .driver_fetching import FetchingCode
 from .driver_images import Memory
 from .microkernel import LINE, STEPS_OF_A_LINE
@@ -69,7 +69,7 @@ class _Driver(FetchingCode):
         self.several = w.let("several", f"or i1 {deep}, {often}")
         self.panel_buffer = self.shift(self.scratch, self.arg.panel_at)
         self.sums = self.shift(self.scratch, self.arg.sums_at)
-        self.nest_pointers = self.shift(self.scratch, str(POINTERS_AT))
+        self.nest_pointers = self.shift(self.scratch, self.arg.pointers_at)
         self.windows = w.let("tail", f"getelementptr i64, ptr %args, i64 {len(DriverArgs._fields)}")
         self.has_windows = w.let("windows", f"icmp ne i64 {self.arg.window_args}, 0")
         self.column_strides = w.let(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from ingle.fusion.device.kernels import Epilogue as Epilogue
 from ingle.fusion.device.kernels import Instruction, Operand, epilogue_nest, layout
@@ -11,7 +12,6 @@ from ingle.fusion.device.llvm import render
 from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
-from .abi import MAX_NEST_ARGS
 from .problem import Problem
 from .tile import compute_dtype
 
@@ -35,13 +35,21 @@ def is_identity(epilogue: Epilogue) -> bool:
     return stored and len(epilogue.code) == 1 and epilogue.code[0].name == "result"
 
 
+class NestArgs(NamedTuple):
+    """An epilogue's arguments, and where the inner size and the first column are among them."""
+
+    numbers: list[int]
+    inner_at: int
+    column_at: int
+
+
 def nest_args(
     problem: Problem,
     epilogue: Epilogue,
     strides: Sequence[Sequence[int]],
     scalars: Sequence[int],
-) -> tuple[list[int], int, int]:
-    """The epilogue's arguments, and where the inner size and the first column are among them."""
+) -> NestArgs:
+    """What an epilogue is called with."""
     if problem.n > 1 and problem.m and math.prod(problem.batch):
         for operand, steps in zip(epilogue.operands, strides, strict=True):
             _check_lane(operand, steps)
@@ -52,9 +60,7 @@ def nest_args(
     for steps in strides:
         found += steps
     found += [*scalars, 0]
-    if len(found) > MAX_NEST_ARGS:
-        raise ValueError(f"an epilogue with {len(epilogue.operands)} operands is too large")
-    return found, outer, layout(nest).scalar(len(epilogue.scalars))
+    return NestArgs(found, outer, layout(nest).scalar(len(epilogue.scalars)))
 
 
 def _check_lane(operand: Operand, strides: Sequence[int]) -> None:

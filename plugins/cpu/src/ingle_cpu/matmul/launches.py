@@ -18,7 +18,7 @@ from typing import NamedTuple
 from ingle.fusion.device.kernels import SIZES
 from ingle.tensor.static_values import largest, smallest
 
-from .abi import ADDRESSES, POINTERS_AT, DriverArgs
+from .abi import ADDRESSES, DriverArgs
 from .blocking import choose as choose
 from .blocking import depths, padded, tiles_of, widths
 from .code import (
@@ -30,8 +30,8 @@ from .code import (
     window_address,
 )
 from .epilogue import Epilogue as Epilogue
+from .epilogue import NestArgs, is_identity, nest_args
 from .epilogue import identity as identity
-from .epilogue import is_identity, nest_args
 from .fetching import fetched_of
 from .machine import target
 from .microkernel import lanes_of
@@ -50,7 +50,8 @@ GROUP = 4
 """Tiles of a row that are computed before the epilogue is called for them."""
 FLOPS_OF_A_CHUNK = 1_000_000
 """Less is not worth another worker."""
-_POINTER_SLOTS = 256
+_ARGUMENTS, _POINTERS = 1024, 2048
+"""Bytes of a worker's scratch memory for those of an epilogue; more for one with more operands."""
 
 
 def contraction(
@@ -75,7 +76,8 @@ def contraction(
     empty = not math.prod(three(problem.batch))
     chosen = choice or choose(problem, workers)
     entries: list[EntrySpec] = []
-    places = _scratch(problem, chosen)
+    of_nest = nest_args(problem, epilogue, strides, scalars)
+    places = _scratch(problem, chosen, len(of_nest.numbers), len(epilogue.operands) + 1)
     scratch = [places.total * workers]
     a, b = A, B
     if chosen.pack_b == "before" and not b_is_packed:
@@ -90,7 +92,7 @@ def contraction(
         scratch.append(packing.nbytes)
     if empty:
         entries = [entry._replace(units=0) for entry in entries]
-    entries.append(_compute_entry(problem, chosen, epilogue, strides, scalars, (a, b), places))
+    entries.append(_compute_entry(problem, chosen, epilogue, strides, of_nest, (a, b), places))
     return Contraction(tuple(entries), tuple(scratch))
 
 
@@ -149,6 +151,7 @@ def _along_k(dtype: str, problem: Problem, steps: tuple[int, ...], count: int) -
 class _Scratch(NamedTuple):
     """Places in a worker's scratch memory, and its size."""
 
+    pointers: int
     tiles: int
     packed: int
     panel: int
@@ -157,11 +160,12 @@ class _Scratch(NamedTuple):
     total: int
 
 
-def _scratch(problem: Problem, choice: Choice) -> _Scratch:
+def _scratch(problem: Problem, choice: Choice, arguments: int, pointers: int) -> _Scratch:
     dtype = compute_dtype(problem.a_dtype)
     size = SIZES[dtype]
     width, _, panels = widths(problem, choice)
-    tiles = POINTERS_AT + 8 * _POINTER_SLOTS
+    pointers_at = max(_ARGUMENTS, _aligned(8 * arguments))
+    tiles = pointers_at + max(_POINTERS, _aligned(8 * pointers))
     packed = tiles + _aligned(_group(choice) * choice.tile.rows * width * size)
     depth, _ = depths(problem, choice)
     deep = smallest(problem.k // choice.tile.numbers * problem.at_once, depth) * size
@@ -180,7 +184,7 @@ def _scratch(problem: Problem, choice: Choice) -> _Scratch:
     offsets = _aligned(sums + waiting)
     total = offsets + _aligned(problem.k * SIZES["int32"] if image else 0)
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
-    return _Scratch(tiles, packed, panel, sums, offsets, total + 576)
+    return _Scratch(pointers_at, tiles, packed, panel, sums, offsets, total + 576)
 
 
 def _block_panels(problem: Problem, choice: Choice) -> int:
@@ -203,7 +207,7 @@ def _compute_entry(
     choice: Choice,
     epilogue: Epilogue,
     strides: Sequence[Sequence[int]],
-    scalars: Sequence[int],
+    of_nest: NestArgs,
     sources: tuple[Pointer, Pointer],
     places: _Scratch,
 ) -> EntrySpec:
@@ -220,10 +224,8 @@ def _compute_entry(
     values |= _copied_image(problem, choice)
     onward = choice.row_blocks * choice.panel_blocks == 1 and three(problem.batch)[2] > 1
     values["b_next"] = values["b2"] if onward else 0
-    of_nest, values["inner_at"], values["column_at"] = nest_args(
-        problem, epilogue, strides, scalars
-    )
-    values |= {"nest_args": len(of_nest), "operands": len(epilogue.operands)}
+    values |= {"inner_at": of_nest.inner_at, "column_at": of_nest.column_at}
+    values |= {"nest_args": len(of_nest.numbers), "operands": len(epilogue.operands)}
     fetched = fetched_of(problem, choice, epilogue, strides)
     values |= {"fetched": fetched.ahead, "asked": fetched.asked, "fetched_row": fetched.row}
     rest = [0] * (len(epilogue.operands) - len(fetched.numbers))
@@ -238,7 +240,7 @@ def _compute_entry(
         rows = problem.n if problem.windows.over_places else problem.k
         windows = window_args(problem.windows, rows, problem.b_dtype)
     values["window_args"] = len(windows)
-    args = (*DriverArgs(**values), *windows, *columns, *fetched.numbers, *rest, *of_nest)
+    args = (*DriverArgs(**values), *windows, *columns, *fetched.numbers, *rest, *of_nest.numbers)
     of_one = 2 * problem.m * problem.n * problem.k * problem.turns
     flops = of_one * math.prod(problem.batch) // largest(units, 1)
     grain = largest(1, FLOPS_OF_A_CHUNK // largest(flops, 1))
@@ -287,7 +289,8 @@ def _shape(problem: Problem, choice: Choice, places: _Scratch) -> dict[str, int]
         "depth": depth, "depth_block": depth_block, "group": _group(choice),
         "size": SIZES[compute_dtype(problem.a_dtype)],
         "batch1": max(sizes[1], 1), "batch2": max(sizes[2], 1),
-        "worker_bytes": places.total, "tile_at": places.tiles, "packed_at": places.packed,
+        "worker_bytes": places.total, "pointers_at": places.pointers, "tile_at": places.tiles,
+        "packed_at": places.packed,
         "panel_at": places.panel, "sums_at": places.sums, "offsets_at": places.offsets,
     }  # fmt: skip
 
