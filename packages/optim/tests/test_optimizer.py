@@ -361,3 +361,10 @@ def test_a_group_is_shown_with_its_rate_or_schedule_and_options() -> None:
     assert repr(group).startswith("Group(2 parameters, lr=0.5, momentum=0.9, ")
     group.rate = optim.schedule.Step(0.5, 2)
     assert f"lr={group.schedule!r}, momentum" in repr(group)
+
+
+def test_a_rate_that_is_another_groups_cell_gives_its_number() -> None:
+    first, second = (optim.SGD(nn.Linear(1, 1), lr=lr).groups[0] for lr in (0.5, 0.25))
+    first.rate = second.rate
+    second.rate = 3.0
+    assert (first.lr(0), second.lr(0)) == (0.25, 3.0)
