@@ -1,7 +1,8 @@
 """A GPU played by the processor: driver, CuPy and cuBLAS, which compute what a GPU would.
 
 Kernels are the plugin's own in CUDA C++, compiled by g++: threads of a block run in turn up to each
-barrier, from the first to the last and back, so that a missing barrier shows. As on a GPU, what is
+barrier, of their warp or of the block, from the first to the last and back, so that a missing
+barrier shows. As on a GPU, what is
 put into a stream happens when somebody waits, memory has no content before it is written, and
 nothing may be allocated or copied while a graph is captured.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import ctypes
 import hashlib
+import re
 import subprocess
 import threading
 from collections import Counter
@@ -24,7 +26,7 @@ import numpy as np
 from host_cublas_lt import HostCublasLt
 from host_cupy import HostCupy
 
-from ingle.fusion.device.cuda import AFTER_OTHERS
+from ingle.fusion.device.cuda import AFTER_OTHERS, ALONE_AFTER_OTHERS
 from ingle.fusion.device.kernels import HALVES
 from ingle.tensor.device import Device
 from ingle_cuda.attention.tensor_cores import core_source
@@ -46,49 +48,88 @@ _THREADS = r"""
 #include <stdlib.h>
 extern "C" {
 struct place { unsigned x, y, z; } threadIdx, blockIdx, blockDim, gridDim;
-enum { MOST = 1024, STACK = 1 << 18 };
+enum { MOST = 1024, STACK = 1 << 18, WARP = 32, OF_WARP = 1, OF_BLOCK = 2, OF_CLUSTER = 3 };
 static ucontext_t home, fibers[MOST];
 static char *stacks[MOST];
-static int done[MOST];
+static int done[MOST], waits_at[MOST];
 static void (*body)(void **);
 static void **given;
-void barrier_of_block() { swapcontext(&fibers[threadIdx.x], &home); }
-static void fiber(int n) { body(given); done[n] = 1; }
-void run_kernel(void (*call)(void **), void **params, unsigned blocks, unsigned threads, int waits)
+/* The number of the thread that runs, among those of a cluster. */
+unsigned fiber;
+static void barrier(int of)
 {
+    waits_at[fiber] = of;
+    swapcontext(&fibers[fiber], &home);
+}
+void barrier_of_warp() { barrier(OF_WARP); }
+void barrier_of_block() { barrier(OF_BLOCK); }
+void barrier_of_cluster() { barrier(OF_CLUSTER); }
+/* Lets threads go on all of which have come to one barrier. */
+static int released(unsigned first, unsigned last, int of)
+{
+    int found = 0;
+    for (unsigned n = first; n < last; n++) {
+        if (!done[n] && waits_at[n] != of)
+            return 0;
+        found |= !done[n];
+    }
+    for (unsigned n = first; n < last; n++)
+        waits_at[n] = 0;
+    return found;
+}
+static void begun(int n) { body(given); done[n] = 1; }
+/* Whether threads wait for one another at different barriers. */
+int run_kernel(
+    void (*call)(void **), void **params, unsigned blocks, unsigned threads, int waits,
+    unsigned cluster)
+{
+    const unsigned all = threads * cluster;
     body = call;
     given = params;
     gridDim.x = blocks;
     blockDim.x = threads;
-    for (unsigned block = 0; block < blocks; block++) {
-        blockIdx.x = block;
+    if (all > MOST || blocks % cluster)
+        return 1;
+    for (unsigned block = 0; block < blocks; block += cluster) {
         if (!waits) {
+            blockIdx.x = block;
             for (threadIdx.x = 0; threadIdx.x < threads; threadIdx.x++)
                 call(params);
             continue;
         }
-        for (unsigned n = 0; n < threads; n++) {
+        for (unsigned n = 0; n < all; n++) {
             if (!stacks[n])
                 stacks[n] = (char *)malloc(STACK);
             getcontext(&fibers[n]);
             fibers[n].uc_stack.ss_sp = stacks[n];
             fibers[n].uc_stack.ss_size = STACK;
             fibers[n].uc_link = &home;
-            done[n] = 0;
-            makecontext(&fibers[n], (void (*)())fiber, 1, (int)n);
+            done[n] = waits_at[n] = 0;
+            makecontext(&fibers[n], (void (*)())begun, 1, (int)n);
         }
-        unsigned left = threads;
+        unsigned left = all;
         for (int turn = 0; left; turn++) {
-            for (unsigned k = 0; k < threads; k++) {
-                const unsigned n = turn % 2 ? threads - 1 - k : k;
-                if (done[n])
+            for (unsigned k = 0; k < all; k++) {
+                const unsigned n = turn % 2 ? all - 1 - k : k;
+                if (done[n] || waits_at[n])
                     continue;
-                threadIdx.x = n;
+                fiber = n;
+                threadIdx.x = n % threads;
+                blockIdx.x = block + n / threads;
                 swapcontext(&home, &fibers[n]);
                 left -= done[n];
             }
+            int go_on = !left || released(0, all, OF_CLUSTER);
+            for (unsigned b = 0; b < all; b += threads) {
+                go_on |= released(b, b + threads, OF_BLOCK);
+                for (unsigned n = b; n < b + threads; n += WARP)
+                    go_on |= released(n, n + WARP < b + threads ? n + WARP : b + threads, OF_WARP);
+            }
+            if (!go_on)
+                return 1;
         }
     }
+    return 0;
 }
 }
 """
@@ -97,7 +138,8 @@ _PROLOGUE = """
 extern "C" {
 struct place { unsigned x, y, z; };
 extern place threadIdx, blockIdx, blockDim, gridDim;
-void barrier_of_block();
+extern unsigned fiber;
+void barrier_of_warp(); void barrier_of_block(); void barrier_of_cluster();
 float fmaf(float, float, float); float sqrtf(float); float floorf(float); float ceilf(float);
 float truncf(float); float rintf(float); float fabsf(float);
 double fma(double, double, double); double sqrt(double); double floor(double); double ceil(double);
@@ -109,17 +151,22 @@ float expf(float); float exp2f(float); float logf(float); float fmaxf(float, flo
 #define __shared__ static
 #define __grid_constant__
 #define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define INGLE_BLOCKS 8
+#define INGLE_OWN_BLOCK (fiber / blockDim.x)
+#define INGLE_OF_BLOCK(at, block) of_blocks[block][at]
+#define wait_for_cluster barrier_of_cluster
 #define __syncthreads barrier_of_block
-#define __syncwarp barrier_of_block
+#define __syncwarp barrier_of_warp
 struct alignas(16) uint4 { unsigned x, y, z, w; };
 template <class T> static T min(T a, T b) { return a < b ? a : b; }
 template <class T> static T of_lane(T value, unsigned lane)
 {
     static T given[1024];
-    given[threadIdx.x] = value;
-    barrier_of_block();
-    const T found = given[threadIdx.x / 32 * 32 + lane];
-    barrier_of_block();
+    given[fiber] = value;
+    barrier_of_warp();
+    const T found = given[fiber / 32 * 32 + lane];
+    barrier_of_warp();
     return found;
 }
 static int __syncthreads_or(int value)
@@ -142,12 +189,12 @@ template <class T> static T __shfl_xor_sync(unsigned, T value, int apart)
 static unsigned __ballot_sync(unsigned, int value)
 {
     static int given[1024];
-    given[threadIdx.x] = value;
-    barrier_of_block();
+    given[fiber] = value;
+    barrier_of_warp();
     unsigned found = 0;
     for (unsigned lane = 0; lane < 32; lane++)
-        found |= (unsigned)(given[threadIdx.x / 32 * 32 + lane] != 0) << lane;
-    barrier_of_block();
+        found |= (unsigned)(given[fiber / 32 * 32 + lane] != 0) << lane;
+    barrier_of_warp();
     return found;
 }
 static int __all_sync(unsigned lanes, int value)
@@ -250,12 +297,15 @@ class HostKernel:
         function: itself, as what the driver is given.
     """
 
-    def __init__(self, library: ctypes.PyDLL, waits: bool, after_others: bool) -> None:
+    def __init__(
+        self, library: ctypes.PyDLL, waits: bool, after_others: bool, cluster: int
+    ) -> None:
         self.call = ctypes.cast(library.call_kernel, ctypes.c_void_p)
         sizes = (ctypes.c_longlong * 64)()
         self.sizes = sizes[: library.sizes_of_arguments(sizes)]
         self.waits = waits
         self.after_others = after_others
+        self.cluster = cluster
         self.function = self
 
 
@@ -529,7 +579,9 @@ class HostGpu(HostCublasLt):
 
         def work() -> None:
             assert kept
-            self._threads.run_kernel(kernel.call, given, blocks, threads, int(kernel.waits))
+            waits, cluster = int(kernel.waits), kernel.cluster
+            stuck = self._threads.run_kernel(kernel.call, given, blocks, threads, waits, cluster)
+            assert not stuck, "threads wait for others at different barriers"
 
         assert stream.value is not None
         self.streams[stream.value].put(work)
@@ -541,7 +593,10 @@ class HostGpu(HostCublasLt):
         for dtype in HALVES:
             text = text.replace(core_source(dtype), _CORES)
         waits = any(word in source for word in ("__syncthreads()", "__shfl"))
-        return HostKernel(self._built(text, name), waits, AFTER_OTHERS in source)
+        cluster = re.search(r"__cluster_dims__\((\d+)\)", source)
+        together = 1 if cluster is None else int(cluster[1])
+        after_others = AFTER_OTHERS in source or ALONE_AFTER_OTHERS in source
+        return HostKernel(self._built(text, name), waits, after_others, together)
 
     def _built(self, text: str, name: str) -> ctypes.PyDLL:
         key = hashlib.sha256(text.encode()).hexdigest()[:24]

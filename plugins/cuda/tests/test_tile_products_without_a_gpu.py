@@ -16,6 +16,7 @@ from host_gpu import HostBackend, HostGpu, opened
 import ingle.tensor as it
 from ingle.autodiff import grad
 from ingle.fusion import compile, explain
+from ingle.fusion.device.cuda import AFTER_OTHERS, ALONE_AFTER_OTHERS
 from ingle.fusion.device.kernels import (
     Argument,
     CodeBuilder,
@@ -94,7 +95,20 @@ def test_what_the_library_keeps() -> None:
     assert tile_launch(call(1024, 384, 128, reads=3, row=384), 132) is not None
     assert [reads_much(call(8, 9, 9, reads=n, row=9)) for n in (1, 2)] == [False, True]
     found = [tile_launch(call(1024, n, 128), 132) for n in (16, 128, 1024)]
-    assert [x and x.blocks for x in found] == [64, 256, 256]
+    assert [x and x.blocks for x in found] == [64, 256, 1024]
+
+
+def test_no_blocks_wait_in_the_places_of_a_products_own() -> None:
+    """What comes next begins when a product ends; what one reads, it reads when it has waited."""
+    for parts in (1, 4):
+        tile = tile_launch(call(128, 128, 256, (1,)), 132, parts) if parts > 1 else None
+        tile = tile or tile_launch(call(1024, 384, 128), 132)
+        assert tile is not None
+        before, behind = tile.source.split(ALONE_AFTER_OTHERS)
+        assert AFTER_OTHERS not in tile.source
+        assert "bring<4>(there_to" in behind
+        assert "bring<4>(there_to" not in before
+        assert (f"__cluster_dims__({parts})" in tile.source) is (parts > 1)
 
 
 @pytest.mark.slow
@@ -112,11 +126,12 @@ def test_kernels_compile() -> None:
     epilogue = Epilogue(code, operands, ((1, roots[0]), (2, roots[1])))
     nest = epilogue_nest(epilogue, 2, "float32")
     for shape in (
-        TileShape(8, 4, True, True, 4, 4, nest),
+        TileShape(8, 8, True, True, 4, 4, nest),
         TileShape(2, 4, False, True, 2, 1, nest),
         TileShape(4, 2, True, False, 1, 4, nest),
+        TileShape(8, 8, False, False, 4, 4, nest, 7),
     ):
-        assert compiler.machine_code(source(shape), "sm_90")[:4] == b"\x7fELF"
+        assert compiler.machine_code(source(shape), "sm_90a")[:4] == b"\x7fELF"
 
 
 @pytest.mark.slow
@@ -180,8 +195,13 @@ def test_which_sums_are_cut() -> None:
 
 @pytest.mark.slow
 @needs_a_compiler
+@pytest.mark.parametrize("clusters", [True, False])
 @pytest.mark.parametrize("sizes", [(70, 250, 256), (20, 70, 330), (2, 40, 130, 268)])
-def test_parts_of_sums_are_added_in_order(backend: HostBackend, sizes: tuple[int, ...]) -> None:
+def test_parts_of_sums_are_added_in_order(
+    backend: HostBackend, sizes: tuple[int, ...], clusters: bool
+) -> None:
+    """By the blocks of a cluster, or by a second kernel."""
+    backend.clusters = clusters
     *batch, m, n, k = sizes
     parts = parts_of(call(m, n, k, tuple(batch)))
     assert parts == {256: 2, 330: 3, 268: 4}[k]
@@ -189,7 +209,7 @@ def test_parts_of_sums_are_added_in_order(backend: HostBackend, sizes: tuple[int
     launched = backend.gpu.counts["launched"]
     there = [it.asarray(x, device=PLAYED) for x in (a, b)]
     plain = it.matmul(*there).numpy()
-    assert backend.gpu.counts["launched"] == launched + 2
+    assert backend.gpu.counts["launched"] == launched + (1 if clusters else 2)
     assert same_bits(check(backend, it.matmul, a, b), plain)
     # The sums of parts, one after the other, have the bits of products of their own.
     deep = k // parts
@@ -208,8 +228,12 @@ def test_parts_of_sums_are_added_in_order(backend: HostBackend, sizes: tuple[int
 
 @needs_a_compiler
 @pytest.mark.slow
-def test_what_follows_parts_is_of_the_kernel_that_adds_them(backend: HostBackend) -> None:
+@pytest.mark.parametrize("clusters", [True, False])
+def test_what_follows_parts_is_of_the_kernel_that_adds_them(
+    backend: HostBackend, clusters: bool
+) -> None:
     """A weight and its momentum."""
+    backend.clusters = clusters
 
     def f(x: it.Tensor, g: it.Tensor, w: it.Tensor, m: it.Tensor, rate: float) -> list[it.Tensor]:
         m = m * 0.9 + it.matmul(x.mT, g)
@@ -220,7 +244,7 @@ def test_what_follows_parts_is_of_the_kernel_that_adds_them(backend: HostBackend
     step = compile(f)
     launched = backend.gpu.counts["launched"]
     found = [o.numpy() for o in step(*there, 0.1)]
-    assert backend.gpu.counts["launched"] == launched + 2
+    assert backend.gpu.counts["launched"] == launched + (1 if clusters else 2)
     wanted = m * 0.9 + x.astype(np.float64).T @ g
     np.testing.assert_allclose(found[1], wanted, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(found[0], w - 0.1 * wanted, rtol=1e-5, atol=1e-4)

@@ -20,6 +20,7 @@ from ingle.fusion.device import (
 )
 from ingle.fusion.device.cuda import (
     AFTER_OTHERS,
+    ALONE_AFTER_OTHERS,
     THREADS,
     launch_of,
     sums_beside_maps,
@@ -66,6 +67,7 @@ from .kernel_offers import KernelOffer, Launches
 from .products import cublas
 from .products.product_libraries import ProductLibraries
 from .products.product_results import sums_are_short
+from .products.tile_products import has_clusters
 
 _ON_DEVICE = 3
 _GROUPS = 16
@@ -115,6 +117,8 @@ class CudaBackend(KernelBackend):
         is_nvidia = limits.architecture.startswith("sm_")  # with warps of 32
         tiles = is_nvidia and not self._tensor_float
         self.tiles = tiles and settings.switch("INGLE_CUDA_TILES", True)
+        clusters = settings.switch("INGLE_CUDA_CLUSTERS", True)
+        self.clusters = clusters and has_clusters(limits.architecture)
         self._forks = forks.count
         self.cupy = cupy()
         self._runtime = self.cupy.cuda.runtime
@@ -159,7 +163,8 @@ class CudaBackend(KernelBackend):
         self.enter()
         code = machine_code(source, self.limits.architecture)
         with told(self.device, "a kernel was loaded"):
-            return Kernel(code, name, AFTER_OTHERS in source)
+            waits = AFTER_OTHERS in source or ALONE_AFTER_OTHERS in source
+            return Kernel(code, name, waits)
 
     def launch(
         self, kernel: Any, pointers: Sequence[int], args: Sequence[int], begin: int, end: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import re
 from typing import NamedTuple
 
 from ingle.tensor.errors import BackendError
@@ -37,6 +38,16 @@ class Limits(NamedTuple):
     memory: int
     bandwidth: float = 0.0
     clock: float = 0.0
+
+
+def capability(architecture: str) -> int:
+    """The compute capability of an architecture of NVIDIA's, 90 for 9.0; 0 of another one.
+
+    >>> capability("sm_90a"), capability("gfx942")
+    (90, 0)
+    """
+    found = re.match(r"sm_(\d+)", architecture)
+    return 0 if found is None else int(found[1])
 
 
 def count() -> int:

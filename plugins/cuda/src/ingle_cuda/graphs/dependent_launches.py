@@ -14,10 +14,10 @@ then; where one writes the matrix, the kernel is launched when all have ended.
 from __future__ import annotations
 
 import ctypes
-import re
 from typing import Any
 
 from ..driver.compiler import Kernel
+from ..driver.devices import capability
 from ..driver.errors import checked
 
 _SERIALIZATION = 6
@@ -39,8 +39,7 @@ class _Launch(ctypes.Structure):
 
 def can_overlap(architecture: str) -> bool:
     """Whether GPUs of an architecture have such launches."""
-    found = re.match(r"sm_(\d+)", architecture)
-    return found is not None and int(found[1]) >= _FIRST
+    return capability(architecture) >= _FIRST
 
 
 def launch_dependent(

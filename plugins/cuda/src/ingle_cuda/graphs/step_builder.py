@@ -28,7 +28,14 @@ from ..products.alignment import aligned
 from ..products.copies import OperandCopy, copy_of
 from ..products.cublas import Product, product_of
 from ..products.product_results import added_row, direct_result, dtype_of_sums
-from ..products.tile_products import part_sums_of, parts_of, reads_much, sums_of, tile_launch
+from ..products.tile_products import (
+    in_cluster,
+    part_sums_of,
+    parts_of,
+    reads_much,
+    sums_of,
+    tile_launch,
+)
 from .library_steps import LibraryStep, library_step
 
 if TYPE_CHECKING:
@@ -259,10 +266,15 @@ class StepBuilder:
     def _tiles(self, launch: Launch, call: ContractionCall) -> list[Step]:
         """The kernel of a product and what follows it, which has one of its own where it reads
         much; nothing where the library computes the product."""
-        parts = parts_of(call)
-        alone = parts > 1 or reads_much(call)
-        product = part_sums_of(call, parts) if parts > 1 else sums_of(call) if alone else call
-        tile = tile_launch(product, self._backend.limits.processors)
+        parts, processors = parts_of(call), self._backend.limits.processors
+        clusters = self._backend.clusters and in_cluster(parts)
+        alone = not clusters and (parts > 1 or reads_much(call))
+        if clusters:
+            tile = tile_launch(call, processors, parts)
+        elif parts > 1:
+            tile = tile_launch(part_sums_of(call, parts), processors)
+        else:
+            tile = tile_launch(sums_of(call) if alone else call, processors)
         if tile is None:
             return []
         places = [(p.buffer, p.offset) for p in launch.pointers]

@@ -23,10 +23,12 @@ from ingle.fusion.device.kernels import (
     epilogue_of,
 )
 
+from ..driver.devices import capability
 from .tile_products_source import (
     ACROSS,
     BATCH,
     DOWN,
+    LONG,
     NAME,
     THREADS,
     TileShape,
@@ -36,20 +38,26 @@ from .tile_products_source import (
 _DTYPE = "float32"
 _MOST = 1 << 28
 """Multiplications of a product; larger ones fill a GPU by the library's kernels."""
-_TILES = (8, 4), (4, 4), (2, 4), (2, 2)
+_TILES = (8, 4), (4, 4), (4, 2)
 """Rows and columns of a thread: more of them read shared memory less, fewer make more tiles."""
+_LARGE = (8, 8)
+"""The same where much code follows, which fewer blocks read."""
 _TALL = 128
 """Places along k up to which a result may have few tiles."""
 _FEWEST = 128
 """Tiles of a result whose sums are longer; of a constant, since sums depend on it."""
-_WHOLE = (2, 4)
-"""The tile by which these are counted, whatever tile is taken."""
+_WHOLE = (16, 64)
+"""Rows and columns of the tiles by which these are counted, whatever tile is taken."""
 _PARTS = range(2, 17)
 """In how many parts a sum is cut, if it is."""
 _SHORTEST = 64
 """Places along k of a part: of fewer the second kernel has too much to read."""
 _MOST_PARTS = 1 << 20
 """Elements of all parts, which stay in the GPU's cache between the kernels."""
+_CLUSTERS_FROM = 90
+"""The compute capability from which on there are clusters."""
+_MOST_BLOCKS = 8
+"""Blocks of a cluster, on every GPU that has clusters."""
 _MOST_READ = 1
 """Operands of the result's size that a product's own kernel reads behind it."""
 _LARGEST = (1 << 31) - 1
@@ -72,29 +80,33 @@ class TileLaunch(NamedTuple):
     threads: int
 
 
-def tile_launch(call: ContractionCall, processors: int) -> TileLaunch | None:
+def tile_launch(call: ContractionCall, processors: int, parts: int = 1) -> TileLaunch | None:
     """How a kernel computes a product and what follows it; None where the library does.
 
     Args:
         processors: of the GPU; no bit depends on it.
+        parts: in how many of `parts_of` blocks of a cluster compute its sums.
     """
     m, n, k = call.sizes
-    count = math.prod(call.batch)
+    k //= parts
+    count = math.prod(call.batch) * parts
     if call.dtype != _DTYPE or call.b_dtype != _DTYPE or call.windows is not None or not k:
         return None
     if len(call.batch) > BATCH or m * n * k * count > _MOST or max(m, n, k) > _LARGEST // 2:
         return None
     if not _is_wide(m, n, k, count):
         return None
-    rows, columns = _tile(m, n, count, processors)
+    tiles = _TILES if len(call.code) <= LONG else (_LARGE, *_TILES)
+    rows, columns = _tile(tiles, m, n, count, processors)
     down, across = -(-m // (rows * DOWN)), -(-n // (columns * ACROSS))
     blocks = count * down * across
     if blocks > _LARGEST:
         return None
     a, b = call.a.strides, (*call.b.strides[:-2], *call.b.strides[:-3:-1])
+    lying = [_lying(x, lines, k, parts) for x, lines in ((a, m), (b, n))]
     nest = epilogue_nest(epilogue_of(call), len(call.batch) + 1, _DTYPE)
-    (a_along, a_vector), (b_along, b_vector) = _lying(a, m, k), _lying(b, n, k)
-    shape = TileShape(rows, columns, a_along, b_along, a_vector, b_vector, nest)
+    (a_along, a_vector), (b_along, b_vector) = lying
+    shape = TileShape(rows, columns, a_along, b_along, a_vector, b_vector, nest, parts)
     numbers = [*call.batch, m, n, *[0] * (len(call.batch) + 2)]
     for argument in call.operands:
         numbers += argument.strides
@@ -111,8 +123,7 @@ def _is_wide(m: int, n: int, k: int, count: int) -> bool:
     >>> _is_wide(1024, 384, 128, 1), _is_wide(384, 128, 1024, 1)
     (True, False)
     """
-    rows, columns = _WHOLE
-    tiles = count * -(-m // (rows * DOWN)) * -(-n // (columns * ACROSS))
+    tiles = count * -(-m // _WHOLE[0]) * -(-n // _WHOLE[1])
     return k <= _TALL or tiles * _TALL >= _FEWEST * k
 
 
@@ -137,6 +148,16 @@ def parts_of(call: ContractionCall) -> int:
         if k % parts == 0 and _is_wide(m, n, k // parts, count * parts):
             return parts
     return 1
+
+
+def has_clusters(architecture: str) -> bool:
+    """Whether blocks of a GPU can read one another's shared memory."""
+    return capability(architecture) >= _CLUSTERS_FROM
+
+
+def in_cluster(parts: int) -> bool:
+    """Whether blocks of a cluster may compute so many parts of sums."""
+    return 1 < parts <= _MOST_BLOCKS
 
 
 def part_sums_of(call: ContractionCall, parts: int) -> ContractionCall:
@@ -170,21 +191,24 @@ def sums_of(call: ContractionCall) -> ContractionCall:
     )  # fmt: skip
 
 
-def _tile(m: int, n: int, products: int, processors: int) -> tuple[int, int]:
-    """The largest tile of which each multiprocessor has one."""
-    for rows, columns in _TILES:
+def _tile(
+    tiles: Sequence[tuple[int, int]], m: int, n: int, products: int, processors: int
+) -> tuple[int, int]:
+    """The first tile of which each multiprocessor has one, or the last."""
+    for rows, columns in tiles:
         down, across = -(-m // (rows * DOWN)), -(-n // (columns * ACROSS))
         if products * down * across >= processors:
-            return rows, columns
-    return _TILES[-1]
+            break
+    return rows, columns
 
 
-def _lying(strides: Sequence[int], lines: int, k: int) -> tuple[bool, int]:
+def _lying(strides: Sequence[int], lines: int, k: int, parts: int) -> tuple[bool, int]:
     """Whether the elements of a factor that lie side by side follow k, and how many of them can be
     loaded at once where memory is aligned.
 
     Args:
         strides: along the batch, lines, and k.
+        k, parts: places along k of a part, and how many there are.
     """
     *batch, line, deep = strides
     if deep != 1 and line == 1:
@@ -193,5 +217,5 @@ def _lying(strides: Sequence[int], lines: int, k: int) -> tuple[bool, int]:
         along, size, far = True, k, line
         if deep != 1:
             return along, 1
-    apart = (size, far, *batch)
+    apart = (size, far, *batch) if parts == 1 else (size, far, k * deep, *batch)
     return along, next(v for v in (4, 2, 1) if not any(step % v for step in apart))

@@ -1,10 +1,17 @@
 """Products of small matrices in float32 in CUDA C++, with what follows them.
 
-A block of 128 threads computes a tile of the result. It brings 16 places along k of both factors
-into shared memory at a time, and has three such parts on their way while one is multiplied; a
-thread has a few rows and columns of the tile in registers. A factor whose elements lie side by side
-along k stands in shared memory in rows, another one in columns, so that both are read and stored 16
-bytes at a time, from all banks.
+A block of four warps computes a tile of the result. Each warp has sums for all of it, of every
+fourth group of 8 places along k: so a thread has many rows and columns in registers, for which it
+reads shared memory little, although tiles are small enough for each multiprocessor to have one. A
+warp brings its groups into shared memory by itself, has up to four of them on their way, and waits
+for the others only when the sums of all four are added, from the first warp's to the last one's. A
+factor whose elements lie side by side along k stands in shared memory in rows, another one in
+columns, so that both are read and stored 16 bytes at a time, from all banks. The code is short:
+much of a small kernel's time goes by while the first block reads its instructions.
+
+Where sums are cut into parts, a block computes one part of a tile, and those of a tile are a
+cluster, whose blocks read each other's shared memory: each adds all parts of some elements, from
+the first to the last, and does there what follows (from compute capability 9.0 on).
 
 A sum has one order, which depends on k alone, not on the tile, on how factors lie, nor on what
 follows.
@@ -16,7 +23,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ingle.fusion.device.cuda import (
-    AFTER_OTHERS,
+    ALONE_AFTER_OTHERS,
     EPILOGUE_FOUND,
     EPILOGUE_STORE,
     EPILOGUE_VALUES,
@@ -26,15 +33,22 @@ from ingle.fusion.device.cuda import (
 from ingle.fusion.device.kernels import Nest, layout
 
 NAME = "tile_product"
-THREADS = 128
-DOWN, ACROSS = 8, 16
-"""Threads along the rows and along the columns of a tile."""
-DEEP = 16
-"""Places along k of a part."""
-STAGES = 4
-"""Parts in shared memory, on their way or there."""
+WARPS = 4
+THREADS = 32 * WARPS
+DOWN, ACROSS = 4, 8
+"""Threads of a warp along the rows and along the columns of a tile."""
 BATCH = 3
 """Axes along which there are products, at most."""
+_DEEP = 16
+"""Places along k of a group: what lies side by side in memory comes 64 bytes at a time."""
+_ROUND = WARPS * _DEEP
+"""Places along k of a group of each warp."""
+_STAGES = 2
+"""Groups of a warp in shared memory, on their way or there."""
+_PADDING = 8
+"""Elements behind each row of the sums in shared memory, so that four rows are in other banks."""
+_MOST_AT_ONCE, _AT_ONCE, LONG = 16, 4, 8
+"""Elements of a thread at once, and the same where what follows has more instructions than that."""
 _SIZES = 5
 OWN = _SIZES + 2 * (BATCH + 2)
 """Numbers of a kernel of its own, behind those of its epilogue's nest: m, n, k, tiles along m and
@@ -57,9 +71,8 @@ template <int N> static void bring(float *to, const float *from, bool there)
         asm volatile("cp.async.ca.shared.global [%0], [%1], 4, %2;"
             :: "r"(place), "l"(from), "r"(bytes) : "memory");
 }}
-#define INGLE_PART_ENDS asm volatile("cp.async.commit_group;" ::: "memory");
-#define INGLE_PART_IS_THERE \\
-    asm volatile("cp.async.wait_group {STAGES - 2};" ::: "memory");
+#define INGLE_GROUP_ENDS asm volatile("cp.async.commit_group;" ::: "memory");
+#define INGLE_GROUP_IS_THERE asm volatile("cp.async.wait_group {_STAGES - 1};" ::: "memory");
 #else
 template <int N> static void bring(float *to, const float *from, bool there)
 {{
@@ -67,8 +80,32 @@ template <int N> static void bring(float *to, const float *from, bool there)
     for (int n = 0; n < N; n++)
         to[n] = there ? from[n] : 0;
 }}
-#define INGLE_PART_ENDS
-#define INGLE_PART_IS_THERE
+#define INGLE_GROUP_ENDS
+#define INGLE_GROUP_IS_THERE
+#endif"""
+
+
+_CLUSTER = """\
+#ifndef INGLE_BLOCKS
+/* How many blocks of a cluster one's memory is of, and which of them is one's own. */
+#define INGLE_BLOCKS 1
+#define INGLE_OWN_BLOCK 0
+#define INGLE_OF_BLOCK(at, block) of_block(shared + (at), block)
+/* What lies in another block's shared memory where `own` is in one's own. */
+static float of_block(const float *own, unsigned block)
+{
+    float found;
+    unsigned place;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+        : "=r"(place) : "r"((unsigned)__cvta_generic_to_shared(own)), "r"(block));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(found) : "r"(place) : "memory");
+    return found;
+}
+static void wait_for_cluster()
+{
+    asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory");
+    asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
 #endif"""
 
 
@@ -76,10 +113,11 @@ class TileShape(NamedTuple):
     """What the source of a kernel depends on.
 
     Attributes:
-        rows, columns: of a thread.
+        rows, columns: of a thread: 8, 4 or 2.
         a_along, b_along: whether the elements of a factor that lie side by side follow k.
         a_vector, b_vector: how many of them are loaded at once: 4, 2 or 1.
         nest: what follows; operand 0 is the sum.
+        parts: of equal length along k, each of which a block of a cluster computes.
     """
 
     rows: int
@@ -89,6 +127,7 @@ class TileShape(NamedTuple):
     a_vector: int
     b_vector: int
     nest: Nest
+    parts: int = 1
 
 
 class _Factor(NamedTuple):
@@ -96,15 +135,13 @@ class _Factor(NamedTuple):
 
     Attributes:
         name: `a` or `b`.
-        lines: of the tile: rows of a, columns of b.
-        each: of a thread.
+        each: lines of a thread: rows of a, columns of b.
         threads: that share them, and the name of a thread's number among these.
         along: whether a line stands in a row.
         vector: elements that are loaded at once.
     """
 
     name: str
-    lines: int
     each: int
     threads: int
     number: str
@@ -112,26 +149,26 @@ class _Factor(NamedTuple):
     vector: int
 
     @property
-    def shared(self) -> tuple[int, int]:
-        """Rows and columns in shared memory, each row 16 bytes longer than it holds."""
-        return (self.lines, DEEP + 4) if self.along else (DEEP, self.lines + 4)
+    def lines(self) -> int:
+        """Of the tile."""
+        return self.each * self.threads
 
     @property
-    def turns(self) -> int:
-        """Loads of each thread; the last may be of some threads alone."""
-        return -(-self.lines * DEEP // (self.vector * THREADS))
+    def elements(self) -> int:
+        """Of a group."""
+        return self.lines * _DEEP
 
     @property
-    def rest(self) -> str:
-        """A condition for those threads."""
-        loads = self.lines * DEEP // self.vector
-        return f"if (i < {loads})" if loads % THREADS else ""
+    def beside(self) -> int:
+        """Lines of a thread that lie side by side."""
+        return 1 if self.along else min(self.each, 4)
 
     def line(self, n: str) -> str:
         """The number of a thread's line `n` in the tile."""
         if self.along:
             return f"{self.number} + {self.threads} * ({n})"
-        return f"{self.number} * {self.each} + ({n})"
+        s = self.beside
+        return f"{self.number} * {s} + ({n}) / {s} * {s * self.threads} + ({n}) % {s}"
 
 
 @lru_cache(maxsize=256)
@@ -140,10 +177,8 @@ def source(shape: TileShape) -> str:
 
     Its pointers are both factors, and the operands of the nest but the first.
     """
-    a = _Factor("a", shape.rows * DOWN, shape.rows, DOWN, "ty", shape.a_along, shape.a_vector)
-    b = _Factor(
-        "b", shape.columns * ACROSS, shape.columns, ACROSS, "tx", shape.b_along, shape.b_vector
-    )
+    a = _Factor("a", shape.rows, DOWN, "ty", shape.a_along, shape.a_vector)
+    b = _Factor("b", shape.columns, ACROSS, "tx", shape.b_along, shape.b_vector)
     nest = shape.nest
     own = layout(nest).scalar(len(nest.scalars))
     count = len(nest.operands) + 1
@@ -163,124 +198,190 @@ def source(shape: TileShape) -> str:
         for name, first in (("a", _SIZES), ("b", _SIZES + BATCH + 2))
     ]
     place = "".join(f"x{axis}, " for axis in range(axes))
+    group = a.elements + b.elements
+    row = b.lines + _PADDING
+    tile = a.lines * row
+    parts = shape.parts
+    each = -(-a.lines * b.lines // (THREADS * parts))
+    code = nest.stages[0].code
+    most = _MOST_AT_ONCE if len(code) <= LONG else _AT_ONCE
+    once = max(e for e in range(1, most + 1) if each % e == 0)
+    held = max(WARPS * _STAGES * group, WARPS * tile)
+    total = " + ".join(f"shared[{warp * tile} + at]" for warp in range(WARPS))
+    shared = f"alignas(16) __shared__ float shared[{held}];"
+    cluster = dimensions = part = a_part = b_part = whole = behind = ""
+    number = f"(first + e) * {THREADS} + (int)threadIdx.x"
+    if parts > 1:
+        cluster, dimensions = f"{_CLUSTER}\n", f"__cluster_dims__({parts}) "
+        shared = f"""alignas(16) __shared__ float of_blocks[INGLE_BLOCKS][{held}];
+    float *const shared = of_blocks[INGLE_OWN_BLOCK];"""
+        part = f"const int part = rest % {parts};\n    rest /= {parts};\n    "
+        a_part, b_part = (f" + (int64_t)part * k * {name}_deep" for name in "ab")
+        whole = f"""#pragma unroll 1
+    for (int i = threadIdx.x; i < {a.lines * b.lines}; i += {THREADS}) {{
+        const int at = i / {b.lines} * {row} + i % {b.lines};
+        shared[at] = {total};
+    }}
+    wait_for_cluster();
+    """
+        total = " + ".join(f"INGLE_OF_BLOCK(at, {n})" for n in range(parts))
+        number = f"(part * {each} + first + e) * {THREADS} + (int)threadIdx.x"
+        behind = "\n    wait_for_cluster();"
+    element = f"""const int i = {number}, y = i / {b.lines}, x = i % {b.lines};
+            const bool there = y < {a.lines} && first_row + y < m && first_column + x < n;"""
     return f"""{epilogue_functions(nest, struct)}
 struct alignas(16) four_t {{ float at[4]; }};
 struct alignas(8) two_t {{ float at[2]; }};
 {_BRING}
-extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
+{cluster}extern "C" __global__ void {dimensions}__launch_bounds__({THREADS}) {NAME}(
     const __grid_constant__ given_t given)
 {{
-    {AFTER_OTHERS}
     const int64_t *const own = given.at + {own};
-    {_shared(a)}
-    {_shared(b)}
-    const int tx = threadIdx.x % {ACROSS}, ty = threadIdx.x / {ACROSS};
+    {shared}
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    const int tx = lane % {ACROSS}, ty = lane / {ACROSS};
     const int m = own[0], n = own[1], k = own[2];
     uint32_t rest = blockIdx.x;
-    const int first_column = rest % (uint32_t)own[4] * {b.lines};
+    {part}const int first_column = rest % (uint32_t)own[4] * {b.lines};
     rest /= (uint32_t)own[4];
     const int first_row = rest % (uint32_t)own[3] * {a.lines};
     rest /= (uint32_t)own[3];
     {rest}
     {steps[0]}
     {steps[1]}
-    const float *const a = (const float *)given.buffer[0]{batch[0]};
-    const float *const b = (const float *)given.buffer[1]{batch[1]};
+    const float *const a = (const float *)given.buffer[0]{batch[0]}{a_part};
+    const float *const b = (const float *)given.buffer[1]{batch[1]}{b_part};
     const bool a_fits = (uint64_t)a % {4 * a.vector} == 0;
     const bool b_fits = (uint64_t)b % {4 * b.vector} == 0;
+    {_place(a, "first_row", "m")}
+    {_place(b, "first_column", "n")}
+    float *const mine = shared + warp * {_STAGES * group};
     float sum[{shape.rows}][{shape.columns}] = {{}};
-    #pragma unroll
-    for (int ahead = 0; ahead < {STAGES - 1}; ahead++) {{
-        {_brought(a, f"ahead * {DEEP}", "ahead", "first_row", "m")}
-        {_brought(b, f"ahead * {DEEP}", "ahead", "first_column", "n")}
-        INGLE_PART_ENDS
-    }}
-    int now = 0;
+    {ALONE_AFTER_OTHERS}
+    const int rounds = (k + {_ROUND - 1}) / {_ROUND};
     #pragma unroll 1
-    for (int at = 0; at < k; at += {DEEP}) {{
-        INGLE_PART_IS_THERE
-        __syncthreads();
-        const int next = at + {(STAGES - 1) * DEEP}, place = (now + {STAGES - 1}) % {STAGES};
-        if (next < k) {{
-            {_brought(a, "next", "place", "first_row", "m")}
-            {_brought(b, "next", "place", "first_column", "n")}
+    for (int round = 0; round < rounds + {_STAGES - 1}; round++) {{
+        const int first = round * {_ROUND} + warp * {_DEEP};
+        if (first < k) {{
+            float *const to = mine + round % {_STAGES} * {group};
+            {_brought(a, 0)}
+            {_brought(b, a.elements)}
         }}
-        INGLE_PART_ENDS
+        INGLE_GROUP_ENDS
+        if (round < {_STAGES - 1} || first - {(_STAGES - 1) * _ROUND} >= k)
+            continue;
+        INGLE_GROUP_IS_THERE
+        __syncwarp();
+        const float *const a_in = mine + (round + 1) % {_STAGES} * {group};
+        const float *const b_in = a_in + {a.elements};
         #pragma unroll
-        for (int deep = 0; deep < {DEEP}; deep += 4) {{
+        for (int deep = 0; deep < {_DEEP}; deep += 4) {{
             float a_here[{shape.rows}][4], b_here[{shape.columns}][4];
             {_reads(a)}
             {_reads(b)}
             #pragma unroll
             for (int d = 0; d < 4; d++)
-                {_each(shape)}
-                    sum[r][c] = fmaf(a_here[r][d], b_here[c][d], sum[r][c]);
+                #pragma unroll
+                for (int r = 0; r < {shape.rows}; r++)
+                    #pragma unroll
+                    for (int c = 0; c < {shape.columns}; c++)
+                        sum[r][c] = fmaf(a_here[r][d], b_here[c][d], sum[r][c]);
         }}
-        now = (now + 1) % {STAGES};
+        __syncwarp();
     }}
-    {EPILOGUE_FOUND} found[{shape.rows}][{shape.columns}];
-    {_each(shape)} {{
-        const int row = first_row + {a.line("r")}, column = first_column + {b.line("c")};
-        if (row < m && column < n)
-            found[r][c] = {EPILOGUE_VALUES}(given, {place}row, column, sum[r][c]);
-    }}
-    {_each(shape)} {{
-        const int row = first_row + {a.line("r")}, column = first_column + {b.line("c")};
-        if (row < m && column < n)
-            {EPILOGUE_STORE}(given, {place}row, column, found[r][c]);
-    }}
+    __syncthreads();
+    #pragma unroll
+    for (int r = 0; r < {shape.rows}; r++)
+        #pragma unroll
+        for (int c = 0; c < {shape.columns}; c += {b.beside}) {{
+            float *const to = shared + warp * {tile} + ({a.line("r")}) * {row} + {b.line("c")};
+            {_stored(b)}
+        }}
+    __syncthreads();
+    {whole}#pragma unroll 1
+    for (int first = 0; first < {each}; first += {once}) {{
+        {EPILOGUE_FOUND} found[{once}];
+        #pragma unroll
+        for (int e = 0; e < {once}; e++) {{
+            {element}
+            const int at = y * {row} + x;
+            if (there)
+                found[e] = {EPILOGUE_VALUES}(
+                    given, {place}first_row + y, first_column + x, {total});
+        }}
+        #pragma unroll
+        for (int e = 0; e < {once}; e++) {{
+            {element}
+            if (there)
+                {EPILOGUE_STORE}(given, {place}first_row + y, first_column + x, found[e]);
+        }}
+    }}{behind}
 }}
 """
 
 
-def _each(shape: TileShape) -> str:
-    return f"""#pragma unroll
-    for (int r = 0; r < {shape.rows}; r++)
-        #pragma unroll
-        for (int c = 0; c < {shape.columns}; c++)"""
-
-
-def _shared(factor: _Factor) -> str:
-    rows, columns = factor.shared
-    return f"alignas(16) __shared__ float {factor.name}_in[{STAGES}][{rows}][{columns}];"
-
-
-def _place(factor: _Factor) -> str:
-    """Which line, and which place along k, a thread loads first of some that lie side by side."""
+def _place(factor: _Factor, first: str, count: str) -> str:
+    """Where in a group a lane's first load is, how many lines there are, and where it begins."""
+    name, vector = factor.name, factor.vector
     if factor.along:
-        lanes = DEEP // factor.vector
-        return f"line = i / {lanes}, deep = i % {lanes} * {factor.vector}"
+        lanes = _DEEP // vector
+        line, deep = f"lane / {lanes}", f"lane % {lanes} * {vector}"
+    else:
+        lanes = factor.lines // vector
+        line, deep = f"lane % {lanes} * {vector}", f"lane / {lanes}"
+    return f"""const int {name}_at = {line}, {name}_in_group = {deep};
+    const int {name}_lines = {count} - {first};
+    const float *const {name}_from =
+        {name} + ({first} + {name}_at) * {name}_line + {name}_in_group * {name}_deep;"""
+
+
+def _turn(factor: _Factor) -> tuple[str, str]:
+    """How many lines, and how many places along k, load `u` of a lane is behind its first one."""
+    if factor.along:
+        return f"u * {32 * factor.vector // _DEEP}", "0"
     lanes = factor.lines // factor.vector
-    return f"line = i % {lanes} * {factor.vector}, deep = i / {lanes}"
+    if lanes <= 32:
+        return "0", f"u * {32 // lanes}"
+    return f"u % {lanes // 32} * {32 * factor.vector}", f"u / {lanes // 32}"
 
 
-def _brought(factor: _Factor, begin: str, stage: str, first: str, count: str) -> str:
-    """Begins to bring a part of a factor into shared memory; zeros behind its end.
+def _brought(factor: _Factor, offset: int) -> str:
+    """Begins to bring a group of a factor into shared memory; zeros behind its end.
 
     Lines and k are as long as is loaded at once, or a multiple of that.
     """
     name, vector = factor.name, factor.vector
-    at = "[line][deep]" if factor.along else "[deep][line]"
-    one = f"bring<{vector}>(to, there ? from : {name}, there);"
+    loads = factor.elements // vector
+    lines, deep = _turn(factor)
+    at = _shared("line", "deep") if factor.along else f"deep * {factor.lines} + line"
+    one = f"bring<{vector}>(there_to, there ? from : {name}, there);"
     if vector > 1:
-        step = f"bring<1>(to + v, there ? from + v : {name}, there);"
+        step = f"bring<1>(there_to + v, there ? from + v : {name}, there);"
         one = f"""if ({name}_fits)
-            {one}
-        else
-            #pragma unroll
-            for (int v = 0; v < {vector}; v++)
-                {step}"""
+                {one}
+            else
+                #pragma unroll 1
+                for (int v = 0; v < {vector}; v++)
+                    {step}"""
+    rest = f"if (u * 32 + lane < {loads})" if loads % 32 else ""
     return f"""#pragma unroll
-    for (int u = 0; u < {factor.turns}; u++) {{
-        const int i = u * {THREADS} + (int)threadIdx.x, {_place(factor)};
-        const bool there = {first} + line < {count} && {begin} + deep < k;
+    for (int u = 0; u < {-(-loads // 32)}; u++) {{
+        const int line = {name}_at + {lines}, deep = {name}_in_group + {deep};
+        const bool there = line < {name}_lines && first + deep < k;
         const float *const from =
-            {name} + ({first} + line) * {name}_line + ({begin} + deep) * {name}_deep;
-        float *const to = &{name}_in[{stage}]{at};
-        {factor.rest} {{
+            {name}_from + ({lines}) * {name}_line + (first + {deep}) * {name}_deep;
+        float *const there_to = to + {offset} + {at};
+        {rest} {{
             {one}
         }}
     }}"""
+
+
+def _shared(line: str, deep: str) -> str:
+    """Where an element of a line that stands in a row is in a group: pieces of 16 bytes change
+    places from line to line, so that those of eight lines lie in all banks."""
+    beside, pieces = 32 // _DEEP, _DEEP // 4
+    return f"{line} * {_DEEP} + ({deep} ^ ({line} / {beside} % {pieces} * 4))"
 
 
 def _reads(factor: _Factor) -> str:
@@ -289,18 +390,29 @@ def _reads(factor: _Factor) -> str:
     if factor.along:
         return f"""#pragma unroll
     for (int l = 0; l < {factor.each}; l++) {{
-        const four_t part = *(const four_t *)&{name}_in[now][{factor.line("l")}][deep];
+        const int line = {factor.line("l")};
+        const four_t part = *(const four_t *)&{name}_in[{_shared("line", "deep")}];
         #pragma unroll
         for (int d = 0; d < 4; d++)
             {name}_here[l][d] = part.at[d];
     }}"""
-    kind, vector = ("four_t", 4) if factor.each % 4 == 0 else ("two_t", 2)
+    kind = {4: "four_t", 2: "two_t"}[factor.beside]
     return f"""#pragma unroll
     for (int d = 0; d < 4; d++)
         #pragma unroll
-        for (int l = 0; l < {factor.each}; l += {vector}) {{
-            const {kind} part = *(const {kind} *)&{name}_in[now][deep + d][{factor.line("l")}];
+        for (int l = 0; l < {factor.each}; l += {factor.beside}) {{
+            const {kind} part =
+                *(const {kind} *)&{name}_in[(deep + d) * {factor.lines} + {factor.line("l")}];
             #pragma unroll
-            for (int v = 0; v < {vector}; v++)
+            for (int v = 0; v < {factor.beside}; v++)
                 {name}_here[l + v][d] = part.at[v];
         }}"""
+
+
+def _stored(b: _Factor) -> str:
+    """Columns of a thread that lie side by side, from registers into shared memory."""
+    if b.beside == 1:
+        return "*to = sum[r][c];"
+    kind = {4: "four_t", 2: "two_t"}[b.beside]
+    values = ", ".join(f"sum[r][c + {v}]" for v in range(b.beside))
+    return f"*({kind} *)to = {kind}{{{{{values}}}}};"

@@ -12,6 +12,7 @@ True
 
 from ..render.c.block_vectors import sums_beside_maps as sums_beside_maps
 from ..render.c.cuda import AFTER_OTHERS as AFTER_OTHERS
+from ..render.c.cuda import ALONE_AFTER_OTHERS as ALONE_AFTER_OTHERS
 from ..render.c.cuda import NEST as NEST
 from ..render.c.cuda import PREAMBLE as PREAMBLE
 from ..render.c.cuda import THREADS as THREADS

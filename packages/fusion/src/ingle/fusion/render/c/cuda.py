@@ -66,8 +66,10 @@ static float widened_float16(uint16_t x)
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
 #define INGLE_AFTER_OTHERS \\
     asm volatile("griddepcontrol.launch_dependents;\\n\\tgriddepcontrol.wait;" ::: "memory")
+#define INGLE_ALONE_AFTER_OTHERS asm volatile("griddepcontrol.wait;" ::: "memory")
 #else
 #define INGLE_AFTER_OTHERS
+#define INGLE_ALONE_AFTER_OTHERS
 #endif
 #ifdef INGLE_MEMBER
 /* A function that a kernel of many launches calls for one of them, and a block of this one. */
@@ -89,6 +91,9 @@ AFTER_OTHERS = "INGLE_AFTER_OTHERS;"
 """The statement of a kernel behind which all has happened that was launched before. What comes
 next may begin up to its own from then on. It is the first one but where `Grid` says what is read
 before it."""
+ALONE_AFTER_OTHERS = "INGLE_ALONE_AFTER_OTHERS;"
+"""The same for a kernel of large blocks: what comes next begins when they end. Blocks that wait
+take the places of its own, several of which may then share a multiprocessor while others idle."""
 
 
 class Cuda:
