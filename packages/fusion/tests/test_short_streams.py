@@ -10,8 +10,10 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion.fusion import AHEAD, READ
+from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.fusion.runtime.replay import Replay
 from ingle.fusion.stream import SMALL
+from ingle.tensor.control.known_calls import call_known
 from ingle.tensor.errors import LinearAlgebraError
 from ingle_numpy.backend import NumpyBackend
 
@@ -256,6 +258,21 @@ def test_what_makes_few_elements_of_many_runs_at_once_too(below):
         found = find()
         assert waits(found) == recorded, name
         np.testing.assert_array_equal(found.numpy(), wanted, err_msg=name)
+
+
+def test_a_program_that_is_one_entry_is_not_short(below, monkeypatch):
+    planned = []
+    run = PlanCache.run
+
+    def noted(self, log, *rest):
+        planned.append(len(log))
+        return run(self, log, *rest)
+
+    monkeypatch.setattr(PlanCache, "run", noted)
+    x = it.asarray([1.0, 2.0])
+    assert call_known(lambda times, x: (x * times,), 3.0, [x], "scaled")[0].tolist() == [3.0, 6.0]
+    assert (x * 3.0).tolist() == [3.0, 6.0]
+    assert planned == [2], "an input and the program"
 
 
 def test_views_that_run_at_once_hold_the_memory_that_is_written_in_place():

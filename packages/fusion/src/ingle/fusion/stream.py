@@ -315,13 +315,14 @@ class LazyStream(Log):
 
     def _is_short(self) -> bool:
         """Whether all that a plan prepares for takes longer than the operations one by one."""
-        if len(self.written) <= SHORT:
-            for x in self.given:
-                if x.shape and math.prod(x.shape) > SMALL:
-                    break
-            else:
-                return True
-        return False
+        if len(self.written) > SHORT:
+            return False
+        for x in self.given:
+            if x.shape and math.prod(x.shape) > SMALL:
+                return False
+        # What is inlined is many operations.
+        inlined = [e for e in self.written if type(e[0]) is Op and e[0].operation.traits.inlined]
+        return not inlined
 
 
 def _with_asked(asked: Mapping[int, tuple[str, Line]], text: str) -> str:
