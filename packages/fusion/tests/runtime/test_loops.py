@@ -350,3 +350,35 @@ def test_a_carry_that_is_there_twice_is_not_written_over() -> None:
     for x, got in zip(xs, found.numpy(), strict=True):
         np.testing.assert_allclose(got, np.tanh(h.T @ h), rtol=1e-9, atol=1e-9)
         h = h * 0.5 + x
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "number",
+    [
+        lambda i: i * i % 6,  # 0, 1, 4, 3: from 0 by 1 to 3, but for what is between
+        lambda i: 2 * i + 1,
+        lambda i: 7 - i,
+        lambda i: i * 0 + 3,
+        lambda i: i // 2,
+    ],
+)
+def test_numbers_of_a_counter_are_those_of_each_step(
+    number: Callable[[Any], Any], reverse: bool
+) -> None:
+    count = it.Cell(0)
+
+    def step(carry: Any, x: Any) -> tuple[Any, Any]:
+        y = x * number(count.value)
+        count.value = count.value + 1
+        return carry + y, y
+
+    compiled = compile(lambda xs: it.scan(step, it.asarray(0), xs, reverse=reverse))
+    xs = it.arange(1, 5)
+    for start in (0, 0, 3, 0, 1, 3):
+        count.value = start
+        last, found = compiled(xs)
+        places = [3 - i if reverse else i for i in range(4)]
+        wanted = [x * number(start + i) for x, i in zip((1, 2, 3, 4), places, strict=True)]
+        assert (found.tolist(), last.item()) == (wanted, sum(wanted))
+        assert count.value == start + 4

@@ -122,8 +122,21 @@ def _sequence(values: Sequence[Any], dtype: DType, where: Device | None) -> Tens
     if not any(map(is_followed, values)):
         return asarray(np.asarray(values, dtype.dtype), device=where)
     step = plain(values[1]) - plain(values[0])
-    # The comparison is noted: a later run for which it fails is recorded anew.
-    if dtype.is_integer and values[-1] == values[0] + step * (len(values) - 1):
+    if dtype.is_integer and _are_even(step, values):
         run = arange(len(values), dtype=dtype, device=where)
         return add(run * step, values[0]) if step > 0 else subtract(values[0], run * -step)
     return stack([full((), v, dtype=dtype, device=where) for v in values])
+
+
+def _are_even(step: Any, values: Sequence[Any]) -> bool:
+    """Whether numbers go by a step, of which some are followed: a later run in which they do not is
+    recorded anew. It is one question, as loops have many steps."""
+    tape = next(v.tape for v in values if is_followed(v))
+    found = tape.call(_even, [step, *values], _even(step, *map(plain, values)))
+    return bool(found == 1)
+
+
+def _even(step: int, *values: int) -> int:
+    first = values[0]
+    # A range is compared in C.
+    return int(step != 0 and values == (*range(first, first + step * len(values), step),))
