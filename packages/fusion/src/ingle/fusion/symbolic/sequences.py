@@ -7,6 +7,7 @@ from itertools import compress
 from typing import Any, NamedTuple
 
 from ingle.tensor.contract import Aval
+from ingle.tensor.locks import renewed
 
 from ..ir.graph import Graph, Node, Value
 from ..ir.views import View, Views
@@ -211,6 +212,7 @@ class LateSequence:
     def __init__(
         self, serves: Callable[[Sequence[Any]], bool], make: Callable[[], SymbolicSequence]
     ) -> None:
+        self._lock = renewed(self, "_lock")
         self._serves = serves
         self._make = make
         self._made: SymbolicSequence | None = None
@@ -220,7 +222,8 @@ class LateSequence:
         if self._made is None:
             if not self._serves(numbers):
                 return None
-            self._made = self._make()
+            with self._lock:  # sizes that are asked note the answers
+                self._made = self._made or self._make()
         return self._made.at(numbers, constants)
 
 
