@@ -225,8 +225,9 @@ def test_a_body_is_as_long_wherever_it_stands(image: Any, kernel: Any, options: 
 
 @pytest.mark.parametrize(("workers", "columns"), [(1, 1), (2, 2), (3, 3), (8, 8)])
 def test_workers_pack_the_rows_of_a_gradient_of_a_weight_once_each(
-    workers: int, columns: int
+    workers: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(blocking, "beside_of", lambda problem: None)
     size, places = (14, 14), 196
     windows = Windows(
         True, (5, 5), size, (1, 1), (1, 1), (-2, -2), size, places, (14, 1),

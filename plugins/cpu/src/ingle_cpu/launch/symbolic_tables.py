@@ -16,6 +16,7 @@ from ingle.fusion.device import Launch, example_of, has_sizes
 from ingle.fusion.device.kernels import SIZES, ContractionCall
 
 from ..matmul.autotune import choice_for
+from ..matmul.beside import may_be_beside
 from ..matmul.blocking import NEAR_BYTES, slides_alike, sums_alike, widths
 from ..matmul.launches import Choice, Problem
 from ..matmul.winners import Asked
@@ -37,8 +38,11 @@ def has_table(calls: Sequence[Any]) -> bool:
 
 
 def _is_small(call: ContractionCall) -> bool:
-    """Whether a product's right operand is not worth keeping in panels, as a large matrix is."""
+    """Whether a product's right operand is not worth keeping in panels, as a large matrix is, and
+    sizes make no difference to the order of sums."""
     _, n, k = example_of(call.sizes)
+    if may_be_beside(call.windows, call.dtype):
+        return False
     most = LASTING_BYTES if call.windows is None else WINDOW_BYTES
     return bool(n * k * SIZES[call.b_dtype] <= most)
 

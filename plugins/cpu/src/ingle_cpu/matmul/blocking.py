@@ -9,6 +9,7 @@ from ingle.fusion.device import has_sizes
 from ingle.fusion.device.kernels import SIZES
 
 from .amx import tile_cycles
+from .beside import LATENCY, Beside, beside_choice, beside_of
 from .dot import COLUMNS
 from .machine import second_level_bytes, target
 from .microkernel import lanes_of, most_rows, most_vectors
@@ -64,8 +65,6 @@ TURNED = 15
 however few of its numbers the panel has."""
 PIECE = 50
 """Cycles that it takes to bring a tile's part of a row of places to the result."""
-LATENCY = 4
-"""Cycles from a multiplication with addition to the next one of the same sum."""
 
 
 def choose(problem: Problem, workers: int, variation: Variation | None = None) -> Choice:
@@ -103,9 +102,21 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
 
 def _with_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> Choice:
     """Windows are packed, or slid along, by each unit of work; which takes fewer cycles."""
+    lying = beside_of(problem)
+    if lying is not None and _beside_pays(problem, lying, dtype, lanes):
+        return beside_choice(problem, lying, workers)[0]
     packed, cycles = _packed_windows(problem, dtype, lanes, workers)
     ways = [(packed, cycles), *_slid_windows(problem, dtype, lanes, workers)]
     return min(ways, key=lambda way: way[1])[0]
+
+
+def _beside_pays(problem: Problem, lying: Beside, dtype: str, lanes: int) -> bool:
+    """Whether channels side by side take fewer cycles than panels do, of one worker: how many there
+    are makes no difference, as the two sum in another order."""
+    packed, cycles = _packed_windows(problem, dtype, lanes, 1)
+    if packed.pack_a:
+        cycles += TURNED * tiles_of(problem, packed)
+    return beside_choice(problem, lying, 1)[1] < math.prod(problem.batch) * cycles
 
 
 def _packed_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> tuple[Choice, float]:

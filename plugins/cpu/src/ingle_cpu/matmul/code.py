@@ -7,6 +7,7 @@ from functools import lru_cache
 from ingle.fusion.device.targets import Target
 
 from ..jit.engine import Code, engine
+from .beside_ir import beside_source
 from .driver import driver_source
 from .epilogue import Epilogue, epilogue_source
 from .microkernel import micro_source
@@ -44,6 +45,12 @@ def window_address(dtype: str, over_places: bool, target: Target) -> int:
 def pad_address(dtype: str, phases: int, target: Target) -> int:
     """Of what copies an image between zeros."""
     return engine().addresses(pad_source(dtype, phases, target))[0]
+
+
+@lru_cache(maxsize=4)
+def beside_address(dtype: str, target: Target) -> int:
+    """Of what sums a gradient of a weight from images whose channels lie side by side."""
+    return engine().addresses(beside_source(dtype, target))[0]
 
 
 @lru_cache(maxsize=4096)

@@ -19,9 +19,12 @@ from ingle.fusion.device.kernels import SIZES
 from ingle.tensor.static_values import largest, smallest
 
 from .abi import ADDRESSES, DriverArgs
+from .beside import BESIDE
+from .beside_entries import beside_contraction
 from .blocking import choose as choose
 from .blocking import depths, padded, tiles_of, widths
 from .code import (
+    beside_address,
     driver_address,
     epilogue_code,
     micro_address,
@@ -75,6 +78,8 @@ def contraction(
     """
     empty = not math.prod(three(problem.batch))
     chosen = choice or choose(problem, workers)
+    if chosen.pack_b == BESIDE:
+        return beside_contraction(problem, chosen, epilogue, strides, scalars, workers)
     entries: list[EntrySpec] = []
     of_nest = nest_args(problem, epilogue, strides, scalars)
     places = _scratch(problem, chosen, len(of_nest.numbers), len(epilogue.operands) + 1)
@@ -98,13 +103,17 @@ def contraction(
 
 def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
     """Compiles all that the entries of a problem run, so that it is there when they are made."""
+    outer = len(problem.batch) + 1
+    epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
+    if choice.pack_b == BESIDE:
+        beside_address(problem.a_dtype, target())
+        micro_address(choice.tile, problem.a_dtype, target())
+        return
     driver_address()
     if "before" in (choice.pack_a, choice.pack_b):
         pack_addresses(problem.a_dtype, a_form(choice.tile), target())
         pack_addresses(problem.b_dtype, b_form(choice.tile), target())
     _addresses(problem, choice)
-    outer = len(problem.batch) + 1
-    epilogue_code(epilogue, outer, compute_dtype(problem.a_dtype), target())
 
 
 def packing_of_a(problem: Problem, choice: Choice) -> Packing:

@@ -111,6 +111,25 @@ def order_text(order: Sequence[int]) -> str:
     return ", ".join(f"i32 {n}" for n in order)
 
 
+def turned(w: Writer, lines: Sequence[str], vector: str) -> list[str]:
+    """A square of numbers transposed, as many vectors as each has lanes: blocks of 1, 2, 4 …
+    change places."""
+    lanes, found, size = len(lines), list(lines), 1
+    while size < lanes:
+        for i in range(lanes):
+            if i & size:
+                continue
+            pair = f"shufflevector {vector} {found[i]}, {vector} {found[i + size]}"
+            upper = [n + lanes - size if n & size else n for n in range(lanes)]
+            lower = [n + lanes if n & size else n + size for n in range(lanes)]
+            found[i], found[i + size] = (
+                w.let("turned", f"{pair}, <{lanes} x i32> <{order_text(order)}>")
+                for order in (upper, lower)
+            )
+        size *= 2
+    return found
+
+
 class _Loaded:
     """An environment whose only leaf was loaded already."""
 

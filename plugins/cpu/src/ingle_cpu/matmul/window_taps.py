@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ingle.fusion.device.llvm import Values, scalar_type, vector_type
 
-from .panel_elements import order_text
+from .panel_elements import turned
 from .window_args import AXES
 from .window_code import WindowCode
 
@@ -160,7 +160,8 @@ class TapColumns(WindowCode):
     def _write(self, lines: Values, to: str) -> None:
         """Lines transposed: what is behind the row, later rows replace."""
         step = self.op("mul", "%width", str(self.size))
-        for line in self._turned(lines):
+        vector = vector_type(scalar_type(self.made), self.lanes)
+        for line in turned(self.writer, lines, vector):
             self._store(to, "0", line, self.lanes)
             to = self.at(to, step)
 
@@ -168,22 +169,3 @@ class TapColumns(WindowCode):
         w = self.writer
         at = w.let("at", f"getelementptr i32, ptr {table}, i64 {lane}")
         return w.splat("each", "i32", w.let("one", f"load i32, ptr {at}, align 4"), self.lanes)
-
-    def _turned(self, lines: Values) -> Values:
-        """A square of numbers transposed: blocks of 1, 2, 4 … change places."""
-        w, lanes = self.writer, self.lanes
-        vector = vector_type(scalar_type(self.made), lanes)
-        lines, size = list(lines), 1
-        while size < lanes:
-            for i in range(lanes):
-                if i & size:
-                    continue
-                pair = f"shufflevector {vector} {lines[i]}, {vector} {lines[i + size]}"
-                upper = [n + lanes - size if n & size else n for n in range(lanes)]
-                lower = [n + lanes if n & size else n + size for n in range(lanes)]
-                lines[i], lines[i + size] = (
-                    w.let("turned", f"{pair}, <{lanes} x i32> <{order_text(order)}>")
-                    for order in (upper, lower)
-                )
-            size *= 2
-        return lines
