@@ -180,13 +180,15 @@ def test_what_is_read_early_is_known_by_its_bytes() -> None:
 
 
 def test_lines_are_asked_for_before_a_kernel_waits() -> None:
-    """And the vector behind it; of rows that begin anywhere nothing is asked for."""
+    """Into both buffers, and those of the vector behind it before anything is computed; of rows that
+    begin anywhere nothing is asked for."""
     source, _ = for_rows(product_nest(), "nest", (2048, 2048, 2048, 1, 0, 1, 1, 0), 132)
     assert source is not None
     early, aligned, alone = source[source.index("INGLE_KERNEL(nest,") :].split(AFTER_OTHERS)
-    assert "line0[0][q].whole[0] =" in early
-    assert "line1.whole" not in early
-    assert "line1.whole" in aligned
+    for buffer in (0, 1):
+        assert f"line0[{buffer}][q].whole[0] =" in early
+        assert f"line1[{buffer}][q].whole[0] =" not in early
+        assert aligned.index(f"line1[{buffer}][q].whole[0] =") < aligned.index("mul_")
     assert "line0.at[n] =" in alone
 
 
@@ -207,9 +209,9 @@ def product_nest() -> Nest:
 @pytest.mark.parametrize(
     ("rows", "length", "grid"),
     [
-        (2048, 2048, Grid(2048, 32, 1, (0,))), (256, 2048, Grid(256, 32, 1, (0,))),
-        (2048, 5632, Grid(2048, 32, 1, (0,))), (32000, 2048, Grid(2000, 128, 16, (0,))),
-        (1001, 4096, Grid(1001, 32, 1, (0,))), (5632, 2048, Grid(1408, 32, 4, (0,))),
+        (2048, 2048, Grid(256, 128, 8, (0,))), (256, 2048, Grid(256, 32, 1, (0,))),
+        (2048, 5632, Grid(512, 128, 4, (0,))), (32000, 2048, Grid(2000, 128, 16, (0,))),
+        (1001, 4096, Grid(251, 128, 4, (0,))), (5632, 2048, Grid(352, 128, 16, (0,))),
     ],
 )  # fmt: skip
 def test_warps_take_several_rows_or_blocks(

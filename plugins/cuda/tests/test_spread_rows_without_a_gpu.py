@@ -13,7 +13,7 @@ from test_without_a_gpu import softmax
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
-from ingle.fusion.device.cuda import Grid, for_rows
+from ingle.fusion.device.cuda import AFTER_OTHERS, Grid, for_rows
 
 DEVICE = "spreadgpu"
 
@@ -89,6 +89,32 @@ def test_rows_of_a_table(device: Any) -> None:
             sources = explain(read, given[0], places, given[1], source=True, runs=0).sources
             assert any("at_sum_" in source for source in sources)
         results.append(read(given[0], places, given[1]))
+    same(*results)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("computed", [False, True])
+def test_weights_are_asked_for_before_a_kernel_waits(device: Any, computed: bool) -> None:
+    """But for those that the plan itself has written; all else once it has waited, at once."""
+
+    @compile
+    def normed(weight: Any, matrix: Any) -> Any:
+        x = it.sum(matrix, axis=0, keepdims=True)
+        weight = it.sum(matrix * matrix, axis=0) if computed else weight
+        return norm(x, weight), x, weight
+
+    rng = np.random.default_rng(2)
+    drawn = [rng.normal(size=shape) for shape in ((2048,), (300, 2048))]
+    results = []
+    for on in (DEVICE, "cpu"):
+        given = [it.asarray(v.astype(np.float32), device=on) for v in drawn]
+        if on == DEVICE:
+            sources = explain(normed, *given, source=True, runs=0).sources
+            (source,) = [s for s in sources if "at_sum_0_0[i] = " in s]
+            early, late, *_ = source[source.index("INGLE_KERNEL(nest,") :].split(AFTER_OTHERS)
+            assert early.count(".whole[0] = ") == (not computed)
+            assert late.count(".whole[0] = ") == 2 - (not computed)
+        results.append(normed(*given))
     same(*results)
 
 

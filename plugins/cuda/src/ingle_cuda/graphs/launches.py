@@ -50,13 +50,14 @@ def executable(
         launches: in order.
         scalars: the dtypes of the plan's scalars.
     """
-    builder = StepBuilder(backend)
+    uses = buffer_uses(launches)
+    builder = StepBuilder(backend, uses)
     parts = [builder.steps_of(launch) for launch in launches]
     runs: list[AnyStep] = [step for part in parts for step in part]
     if backend.joins:
         runs = with_joined(backend, launches, parts)
     return Executable(
-        backend, parts, runs, scalars, builder.scratch, buffer_uses(launches),
+        backend, parts, runs, scalars, builder.scratch, uses,
         footprints_of(launches, parts, runs),
     )  # fmt: skip
 

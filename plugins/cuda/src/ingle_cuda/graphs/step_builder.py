@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import Launch, WholeCall
@@ -36,6 +36,7 @@ from ..products.tile_products import (
     sums_of,
     tile_launch,
 )
+from .buffer_uses import BufferUse
 from .library_steps import LibraryStep, library_step
 
 if TYPE_CHECKING:
@@ -109,13 +110,15 @@ class StepBuilder:
 
     Args:
         backend: compiles kernels.
+        uses: how the plan uses each buffer.
 
     Attributes:
         scratch: bytes of scratch memory that the steps share.
     """
 
-    def __init__(self, backend: CudaBackend) -> None:
+    def __init__(self, backend: CudaBackend, uses: Mapping[int, BufferUse]) -> None:
         self._backend = backend
+        self._steady = {n for n, use in uses.items() if n != ARENA and not use.is_written}
         self.scratch = 0
         self._copied: dict[Any, tuple[int, int]] = {}
 
@@ -130,7 +133,10 @@ class StepBuilder:
             scattered = self._scatter(launch, call, pointers, numbers)
             if scattered:
                 return scattered
-            step = self._nest(launch, call.nest, pointers, numbers, launch.scalars, call.fixed)
+            steady = {k for k, (buffer, _) in enumerate(pointers) if buffer in self._steady}
+            step = self._nest(
+                launch, call.nest, pointers, numbers, launch.scalars, call.fixed, steady
+            )
             return [step] if step.blocks else []
         if isinstance(launch.call, WholeCall):
             return self._whole(launch, launch.call)
@@ -168,12 +174,13 @@ class StepBuilder:
     def _nest(
         self, launch: Launch, nest: Nest, pointers: tuple[tuple[int, int], ...],
         numbers: Sequence[int], scalars: tuple[int, ...], fixed: Sequence[int],
+        steady: Container[int] = (),
     ) -> KernelStep:  # fmt: skip
         first = layout(nest).scalar(0)
         assert len(numbers) == first, (len(numbers), first)
         assert len(scalars) + len(fixed) == len(nest.scalars)
         processors = self._backend.limits.processors
-        source, grid, taken = launch_of(nest, NEST, numbers, processors)
+        source, grid, taken = launch_of(nest, NEST, numbers, processors, steady)
         return self._kernel(
             launch, source or nest, pointers, numbers, scalars, fixed, grid, taken, is_copy(nest)
         )

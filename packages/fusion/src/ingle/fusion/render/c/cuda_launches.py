@@ -5,7 +5,7 @@ Every one gives the bits of the nest's own kernel: the order of sums is the nest
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -57,8 +57,8 @@ class OfLongRow(Cuda):
         return f"__launch_bounds__({MOST_THREADS}, 2)"
 
 
-class OfLines(Cuda):
-    """A warp takes some rows, and asks for their first lines before it waits."""
+class Late(Cuda):
+    """What a kernel asks for before it waits it says itself."""
 
     after_others = AFTER_OTHERS
 
@@ -66,7 +66,7 @@ class OfLines(Cuda):
         return [line for line in super().opening(nest, name) if AFTER_OTHERS not in line]
 
 
-class OfFewRows(Cuda):
+class OfFewRows(Late):
     """So many threads take a row."""
 
     def __init__(self, threads: int) -> None:
@@ -88,7 +88,7 @@ class AlongRows(Cuda):
 
 OF_WARP = OfWarp()
 OF_LONG_ROW = OfLongRow()
-OF_LINES = OfLines()
+OF_LINES = Late()
 EACH = Alone(Short("row", 1))
 
 
@@ -184,14 +184,20 @@ def for_strides(nest: Nest, name: str, numbers: Sequence[int]) -> tuple[str, Gri
 
 
 def launch_of(
-    nest: Nest, name: str, numbers: Sequence[int], processors: int
+    nest: Nest, name: str, numbers: Sequence[int], processors: int, steady: Container[int] = ()
 ) -> tuple[str | None, Grid, int]:
     """The source of a launch's kernel, None where that is the nest's own, its grid and its units of
-    work, on a GPU of so many multiprocessors; `numbers` begin with those of `for_strides`."""
+    work.
+
+    Args:
+        nest, name, numbers: see `for_strides`.
+        processors: multiprocessors of the GPU.
+        steady: operands that nothing in the plan writes.
+    """
     found = for_strides(nest, name, numbers)
     if found is not None:
         return found
-    source, grid = for_rows(nest, name, numbers, processors)
+    source, grid = for_rows(nest, name, numbers, processors, steady)
     return source, grid, units(nest, numbers[: nest.outer + 1])
 
 
@@ -233,7 +239,7 @@ def for_scatter(nest: Nest, name: str, numbers: Sequence[int]) -> list[tuple[Sca
 
 
 def for_rows(
-    nest: Nest, name: str, numbers: Sequence[int], processors: int
+    nest: Nest, name: str, numbers: Sequence[int], processors: int, steady: Container[int] = ()
 ) -> tuple[str | None, Grid]:
     """The source of a launch's kernel by how its rows are taken, None where that is the nest's own,
     and its grid. Bits are those of the nest's own; arguments are those of `launch_of`."""
@@ -250,9 +256,10 @@ def for_rows(
     lines = lines_of(nest, numbers, processors)
     if lines is not None:
         return _of_lines(nest, name, lines), _grid_of_lines(nest, sizes, lines)
-    spread = spread_of(nest, numbers, processors)
+    spread = spread_of(nest, numbers, processors, steady)
     if spread is not None:
-        return _spread(nest, name, spread), Grid(units(nest, sizes), spread.threads, 1)
+        grid = Grid(units(nest, sizes), spread.threads, 1, spread.early)
+        return _spread(nest, name, spread), grid
     if takes_rows(nest, sizes):
         blocks = -(-units(nest, sizes) * WARP // THREADS)
         return _of_warp(nest, name), Grid(blocks, THREADS, 1)

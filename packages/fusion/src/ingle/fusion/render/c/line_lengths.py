@@ -13,17 +13,22 @@ from .vectors import BYTES
 
 _MOST_EACH = 8
 """Neighbours of a lane, each of which has a partial result of each sum."""
+_MOST_EACH_LONG = 4
+"""Of rows of several blocks of sums, so that a warp has one."""
 _WIDEST = 4
 """Bytes of an element."""
-_MOST_BLOCKS = 4
+_MOST_BLOCKS = 2
 """Blocks of a row's sums that a warp takes side by side."""
-_REGISTERS = 64
+_REGISTERS = 128
 """For lines on their way, those of these steps and of the next ones."""
-_ENOUGH_WARPS = 10
+_ON_THE_WAY = 64 << 10
+"""Bytes of matrices that a multiprocessor's warps have on their way: of more, each comes later, and
+the warps that come last have the others wait."""
+_MOST_WARPS = 16
+"""Warps of a multiprocessor that have registers for that at a time."""
+_ENOUGH_WARPS = 7
 """Warps of a multiprocessor below which lanes take fewer neighbours, so that there are more."""
-_FEW_WARPS = 6
-"""Warps of a multiprocessor up to which each has twice as many lines on its way."""
-_BALANCED = 16
+_BALANCED = 4
 """Warps of a multiprocessor up to which each is a block, so that none gets many more than another.
 """
 _WARPS = 4
@@ -39,7 +44,7 @@ class Lines(NamedTuple):
         shared: operands that are the same for all rows.
         each: neighbours of a lane.
         blocks: of a row's sums that are taken side by side.
-        steps: how many of a lane's lines of each operand are loaded together.
+        steps: how many of a lane's lines of each operand are a buffer.
         warps: of a block of threads.
     """
 
@@ -85,19 +90,25 @@ def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 
     if max(SIZES[nest.operands[k].dtype] for k in steps) > _WIDEST:
         return None
     most = min(BYTES // max([SIZES[nest.operands[k].dtype] for k in lines]), _MOST_EACH)
+    most = most if length <= WHOLE else min(most, _MOST_EACH_LONG)
     each = next((n for n in (8, 4, 2) if n <= most and not _splits(n, steps)), 0)
     while each > 2 and _warps(each, length, count) < _ENOUGH_WARPS * processors:
         each //= 2
     if not each:
         return None
-    blocks, warps = _blocks(each, length), _warps(each, length, count)
-    few = warps <= _FEW_WARPS * processors
-    registers = sum([each * SIZES[nest.operands[k].dtype] for k in lines]) / 4
+    warps = _warps(each, length, count)
+    busy = min(-(-warps // processors), _MOST_WARPS)
+    line = WARP * each * sum([SIZES[nest.operands[k].dtype] for k in lines])
+    registers = each * sum([SIZES[nest.operands[k].dtype] for k in steps]) / 4
     ahead = CHUNK
-    while 2 * ahead <= BLOCK // 2 and 4 * ahead * registers <= _REGISTERS << few:
+    while (
+        2 * ahead <= BLOCK // 2
+        and 4 * ahead * registers <= _REGISTERS
+        and 4 * ahead * line * busy <= _ON_THE_WAY
+    ):
         ahead *= 2
-    warps = 1 if warps <= _BALANCED * processors else _WARPS
-    return Lines(shared, each, blocks, ahead, warps)
+    each_block = 1 if warps <= _BALANCED * processors else _WARPS
+    return Lines(shared, each, _blocks(each, length), ahead, each_block)
 
 
 def early_operands(nest: Nest, lines: Lines) -> tuple[int, ...]:

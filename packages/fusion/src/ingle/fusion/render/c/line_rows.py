@@ -2,18 +2,20 @@
 
 Such a row is read once, and all there is to do is to have enough of it on its way. A lane takes the
 neighbours that lie in 16 bytes of the matrix, so that some lanes hold the 64 partial results of a
-sum, and a warp takes several rows, or several blocks of the sums of one, side by side. Lines of the
-next steps are loaded before those of these are computed with. Each partial result takes the
-elements, and blocks, partial results and totals are added in the order, that they have in every
-kernel; so bits are the same.
+sum, and a warp takes several rows, or several blocks of the sums of one, side by side. Lines are
+loaded into two buffers, each of which is filled again when what was in it is computed. Each partial
+result takes the elements, and blocks, partial results and totals are added in the order, that they
+have in every kernel; so bits are the same.
 
-What all rows share, the vector, is read where it is needed: it is near. It is what a kernel just
-before has computed, as a rule, and the matrix is not: so the first lines are asked for before a
-kernel waits for those in front of it, and are there when these have ended.
+What all rows share, the vector, is what a kernel just before has computed, as a rule, and the
+matrix is not: so the first lines of the matrix are asked for before a kernel waits for those in
+front of it, and are there when these have ended. Lines of the vector are asked for as far ahead,
+once it has waited: it is near, but to wait for it at each step takes longer than to compute.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...kernel.code import SIZES
@@ -23,7 +25,7 @@ from . import helpers
 from .dialect import LateDialect
 from .held_lengths import CHUNK, SPAN, WARP, WHOLE
 from .inner import InnerNest, RowPlace, each
-from .line_lengths import Lines, early_operands, is_apart
+from .line_lengths import Lines, early_operands
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial, joined
 from .text import Scope
@@ -59,7 +61,6 @@ class _LineNest(InnerNest):
         super().__init__(nest, name, dialect)
         self._lines, self._aligned, self._line = lines, True, ""
         self._units = [k for k, operand in enumerate(nest.operands) if operand.lane == "unit"]
-        self._apart = [k for k in self._units if is_apart(nest, k, lines)]
         self._early = early_operands(nest, lines)
         self._first_sum = next(n for n, s in enumerate(nest.stages) if isinstance(s, Reduce))
 
@@ -107,11 +108,11 @@ class _LineNest(InnerNest):
         rows.add(*[self._buffers(k) for k in self._early])
         first = Scope()
         first.add("const int64_t block = 0;", *self._start())
-        self._load(number, first, 0, "0")
+        self._fill(self._early, first)
         rows.block("", first)
 
     def _buffers(self, k: int) -> str:
-        """Where lines of a matrix are on their way to, those of these steps and of the next."""
+        """Where lines of an operand are on their way to, those of these steps and of the next."""
         return f"{self._union(k)} line{k}[2][{self._lines.steps}];"
 
     def _start(self) -> list[str]:
@@ -216,30 +217,30 @@ class _LineNest(InnerNest):
         """A lane's part of a block: the lines of some steps are on their way while those of the
         steps before are computed with."""
         found, turn, steps = Scope(), Scope(), self._lines.steps
-        early = self._is_early(number)
-        for k in self._read(number):
-            if not (k in self._apart and self._aligned):
-                found.add(f"{self._union(k)} line{k};")
-            elif not early:
-                found.add(self._buffers(k))
+        read, early = self._read(number), self._early if self._is_early(number) else ()
         if not self._aligned:
+            found.add(*[f"{self._union(k)} line{k};" for k in read])
             turn.add(*self._step(number, partials, "", "p").lines())
             found.block("for (int p = 0; p < there; p++)", turn)
             return found
-        first = Scope()
-        self._load(number, first, 0, "0")
+        found.add(*[self._buffers(k) for k in read if k not in early])
         if early:
+            first = Scope()
+            self._fill(early, first)
             found.block("if (block)", first)
-        else:
-            found.add(*first.lines())
+        self._fill([k for k in read if k not in early], found)
         # What is behind a branch is not moved before it: so lines are asked for where it says so.
-        self._load(number, turn, 1, f"p + {steps}")
-        self._compute(number, partials, turn, 0, "p")
-        self._load(number, turn, 0, f"p + {2 * steps}")
-        self._compute(number, partials, turn, 1, f"p + {steps}")
+        for buffer in (0, 1):
+            self._compute(number, partials, turn, buffer, f"p + {buffer * steps}")
+            self._load(read, turn, buffer, f"p + {(buffer + 2) * steps}")
         found.add("#pragma unroll 1")
         found.block(f"for (int p = 0; p < there; p += {2 * steps})", turn)
         return found
+
+    def _fill(self, operands: Sequence[int], scope: Scope) -> None:
+        """Asks for the first lines of some operands in a block."""
+        for buffer in (0, 1):
+            self._load(operands, scope, buffer, f"{buffer * self._lines.steps}")
 
     def _read(self, number: int) -> list[int]:
         """The operands of which a stage reads each place."""
@@ -256,13 +257,11 @@ class _LineNest(InnerNest):
         scope.add("#pragma unroll")
         scope.block(f"for (int chunk = 0; chunk < {self._lines.steps}; chunk += {CHUNK})", chunk)
 
-    def _load(self, number: int, scope: Scope, buffer: int, start: str) -> None:
-        """Asks for the lines of the matrices in some steps."""
+    def _load(self, operands: Sequence[int], scope: Scope, buffer: int, start: str) -> None:
+        """Asks for the lines of some operands in some steps."""
         loads = Scope()
-        for k in self._read(number):
-            if k in self._apart:
-                place = f"from + ({start} + q) * {SPAN}"
-                loads.add(*self._words(k, f"line{k}[{buffer}][q]", place))
+        for k in operands:
+            loads.add(*self._words(k, f"line{k}[{buffer}][q]", f"from + ({start} + q) * {SPAN}"))
         self._chunks(scope, loads, start)
 
     def _compute(
@@ -275,16 +274,13 @@ class _LineNest(InnerNest):
         """The code of a lane's elements of a step.
 
         Args:
-            line: where in their buffers the lines of matrices are.
+            line: where in their buffers lines are.
             step: its number.
         """
         prepared, found, element = self.stages[number], Scope(), Scope()
-        for k in self._read(number):
-            if not self._aligned:
-                place = f"{self.row_pointer(k)}[from + {step} * {SPAN} + n]"
-                each(found, self._lines.each, [f"line{k}.at[n] = {place};"])
-            elif k not in self._apart:
-                found.add(*self._words(k, f"line{k}", f"from + {step} * {SPAN}"))
+        for k in () if self._aligned else self._read(number):
+            place = f"{self.row_pointer(k)}[from + {step} * {SPAN} + n]"
+            each(found, self._lines.each, [f"line{k}.at[n] = {place};"])
         self._line = line
         element.add(f"const int64_t i = from + {step} * {SPAN} + n;")
         done = self.code.render(
@@ -313,7 +309,7 @@ class _LineNest(InnerNest):
     def in_register(self, k: int) -> str:
         """An element of a line; of halves from the word of both, which takes one instruction with
         the conversion behind it."""
-        line = f"line{k}{self._line}" if k in self._apart else f"line{k}"
+        line = f"line{k}{self._line}"
         if SIZES[self.nest.operands[k].dtype] != 2:
             return f"{line}.at[n]"
         return f"(uint16_t)({line}.words[n / 2] >> n % 2 * 16)"

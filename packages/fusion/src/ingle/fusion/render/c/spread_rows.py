@@ -3,15 +3,16 @@
 Where a row has a multiprocessor to itself, as the one row of a norm when a text is written token by
 token, nothing hides what its threads wait for: a warp would take microseconds to go through some
 thousand elements. Here a thread has a few vectors of neighbours, which it loads once and keeps, and
-computes all that is done at each place. What is summed it leaves in shared memory, where as many
-threads as there are partial results add it up, block by block of the sums, in the order of all
-kernels. So bits are the same.
+computes all that is done at each place. It asks for all of them at once, and for what nothing in
+the plan writes, the weights of a norm, before it waits for the kernels in front of it. What is
+summed it leaves in shared memory, where as many threads as there are partial results add it up,
+block by block of the sums, in the order of all kernels. So bits are the same.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -19,7 +20,7 @@ from ...kernel.code import SIZES
 from ...kernel.nest import BLOCK, Map, Nest, Reduce, Row, in_blocks, layout
 from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
-from .dialect import GroupDialect
+from .dialect import LateDialect
 from .held_lengths import SHARED, SPAN, WARP, WHOLE, may_hold
 from .inner import InnerNest, RowPlace, each
 from .kept_values import is_written_again
@@ -50,13 +51,17 @@ class Spread(NamedTuple):
     Attributes:
         threads: of a block.
         vectors: of a thread.
+        early: operands that are asked for before the kernel waits.
     """
 
     threads: int
     vectors: int
+    early: tuple[int, ...]
 
 
-def spread_of(nest: Nest, numbers: Sequence[int], processors: int) -> Spread | None:
+def spread_of(
+    nest: Nest, numbers: Sequence[int], processors: int, steady: Container[int] = ()
+) -> Spread | None:
     """How blocks take the rows of a launch; None where its rows are many, short or of a kind that
     cannot be held.
 
@@ -64,6 +69,7 @@ def spread_of(nest: Nest, numbers: Sequence[int], processors: int) -> Spread | N
         nest: its kernel's.
         numbers: sizes, then strides, as `layout` says.
         processors: multiprocessors of the GPU.
+        steady: operands that nothing in the plan writes.
     """
     places, axes = layout(nest), range(nest.outer)
     if not _may_spread(nest):
@@ -76,14 +82,36 @@ def spread_of(nest: Nest, numbers: Sequence[int], processors: int) -> Spread | N
         return None
     threads = min(1 << (-(-length // _EACH) - 1).bit_length(), _MOST_THREADS)
     vectors = -(-length // (_EACH * threads))
-    summed = max([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
-    if summed * 4 * vectors * _EACH * threads > _MOST_BYTES:
+    found = Spread(threads, vectors, tuple([k for k in _given(nest) if k in steady]))
+    if _summed_bytes(nest, found) > _MOST_BYTES:
         return None
     held = sum([_EACH * SIZES[nest.operands[k].dtype] for k in along]) * vectors // 4
     code = sum([len(stage.code) for stage in nest.stages])
     if held > _MOST_REGISTERS or code * vectors > _LONGEST_CODE:
         return None
-    return Spread(threads, vectors)
+    return found
+
+
+def _summed_bytes(nest: Nest, spread: Spread) -> int:
+    """Of shared memory for what is summed, and for what a block of sums gives."""
+    elements = spread.vectors * _EACH * spread.threads
+    each = 4 * (elements + -(-elements // WHOLE) * SPAN)
+    return each * sum([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
+
+
+def _given(nest: Nest) -> list[int]:
+    """The operands along rows that a nest reads before it stores any."""
+    stored: set[int] = set()
+    found: list[int] = []
+    for stage in nest.stages:
+        read = {i.value for i in stage.code if i.name == "load"} - stored
+        found += [
+            k
+            for k, operand in enumerate(nest.operands)
+            if operand.lane == "unit" and k in read and k not in found
+        ]
+        stored |= {k for k, _ in stage.stores}
+    return found
 
 
 def _may_spread(nest: Nest) -> bool:
@@ -93,7 +121,7 @@ def _may_spread(nest: Nest) -> bool:
     return any(isinstance(stage, Map) for stage in nest.stages)
 
 
-def spread_rows(nest: Nest, name: str, dialect: GroupDialect, spread: Spread) -> str:
+def spread_rows(nest: Nest, name: str, dialect: LateDialect, spread: Spread) -> str:
     """The source of a kernel whose blocks take a row each."""
     validate(nest)
     return _SpreadNest(nest, name, dialect, spread).render()
@@ -113,11 +141,12 @@ class _SpreadPlace(RowPlace):
 class _SpreadNest(InnerNest):
     """Writes a kernel whose blocks of threads take a row each."""
 
-    dialect: GroupDialect
+    dialect: LateDialect
 
-    def __init__(self, nest: Nest, name: str, dialect: GroupDialect, spread: Spread) -> None:
+    def __init__(self, nest: Nest, name: str, dialect: LateDialect, spread: Spread) -> None:
         super().__init__(nest, name, dialect)
         self._spread, self._aligned = spread, True
+        self._given = _given(nest)
         self._along = [k for k, operand in enumerate(nest.operands) if operand.lane == "unit"]
 
     def body(self) -> Scope:
@@ -126,11 +155,13 @@ class _SpreadNest(InnerNest):
         uniform, ways = list(self.known), []
         for self._aligned in (True, False):
             self.known, stages = list(uniform), Scope()
-            there: set[int] = set()
             for k in self._along:
                 stages.add(f"{self._union(k)} held{k}[{self._spread.vectors}];")
+            self._ask(stages, [k for k in self._given if k in self._spread.early])
+            stages.add(self.dialect.after_others)
+            self._ask(stages, [k for k in self._given if k not in self._spread.early])
             for number in range(len(self.stages)):
-                self._spread_stage(number, stages, there)
+                self._spread_stage(number, stages)
             ways.append(stages)
         row, found = Scope(), Scope()
         row.add(*self.unit.lines())
@@ -148,33 +179,29 @@ class _SpreadNest(InnerNest):
         found.block("for (int64_t unit = begin; unit < end; unit++)", row)
         return found
 
+    def _ask(self, scope: Scope, operands: Sequence[int]) -> None:
+        """Asks for the vectors of some operands."""
+        if operands:
+            loads = Scope()
+            for k in operands:
+                loads.add(*self._load(k))
+            self._vectors(scope, loads)
+
     # -- stages ------------------------------------------------------------------------------
 
-    def _spread_stage(self, number: int, rows: Scope, there: set[int]) -> None:
-        """A stage.
-
-        Args:
-            there: operands that are in registers; more of them behind the stage.
-        """
+    def _spread_stage(self, number: int, rows: Scope) -> None:
         prepared, body = self.stages[number], Scope()
         self._written(number, FIXED, body)
         self.comment(number, rows)
         if isinstance(prepared.stage, Row):
             self._once(number, body, rows)
             return
-        read = {i.value for i in prepared.code if i.name == "load"}
-        fresh = [k for k in self._along if k in read and k not in there]
-        there.update(fresh, [k for k, _ in prepared.stores])
-        if fresh:
-            loads = Scope()
-            for k in fresh:
-                loads.add(*self._load(k))
-            self._vectors(body, loads)
         partials = self.partials(number) if prepared.ends else []
         for p in partials:
             kind = value_type(p.dtype)
             count = self._spread.threads * self._spread.vectors * _EACH
-            self.head.declare(f"at_{p.name}", f"{self.dialect.local} {kind} at_{p.name}[{count}];")
+            shared = f"alignas({BYTES}) {self.dialect.local} {kind} at_{p.name}[{count}];"
+            self.head.declare(f"at_{p.name}", shared)
         if partials:
             body.add(self.dialect.local_barrier)
         self._vectors(body, self._code_of_vector(number, partials))
