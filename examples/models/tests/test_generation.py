@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models.generation import Choice, Steps, chances, generate, stream
+from models.generation import Choice, chances, generate, stream
 from models.gpt2 import GPT2
 from models.writing import Writer
 
@@ -59,45 +59,6 @@ def test_padding_changes_nothing(writer: GPT2) -> None:
             scores = writer(it.asarray(np.array([sequence])))[0, -1].numpy()
             assert scores.argmax() == token
             sequence.append(token)
-
-
-@pytest.mark.parametrize("itself", [False, True])
-def test_the_next_token_is_on_its_way_where_the_device_works_by_itself(
-    chain: Chain, monkeypatch: pytest.MonkeyPatch, itself: bool
-) -> None:
-    """Elsewhere nobody waits for a token that comes later; in both cases none is computed that
-    there is no room for."""
-    asked: list[int] = []
-    monkeypatch.setattr(it.Tensor, "begin_download", lambda tensor: itself)
-    likeliest = Steps.likeliest
-
-    def counted(steps: Steps, tokens: Any = None) -> Any:
-        asked.append(len(asked))
-        return likeliest(steps, tokens)
-
-    monkeypatch.setattr(Steps, "likeliest", counted)
-    found, before = [], []
-    for (token,) in stream(chain, [[2]], Choice(4)):
-        found.append(token)
-        before.append(len(asked))
-    table = chain.table.numpy().argmax(-1)
-    wanted = [int(table[2])]
-    while len(wanted) < 4:
-        wanted.append(int(table[wanted[-1]]))
-    assert found == wanted
-    assert before == ([2, 3, 4, 4] if itself else [1, 2, 3, 4])
-
-
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_the_likeliest_token_is_the_first_of_equals(dtype: str) -> None:
-    """And one whose score is NaN, as NumPy has it."""
-    table = np.zeros((4, 4), np.float32)
-    table[0, [1, 3]] = 5.0
-    table[1, 2] = np.nan
-    table[2] = -np.inf
-    chain = Chain(table)
-    chain.table = chain.table.astype(dtype)
-    assert generate(chain, [[0], [1], [2], [3]], Choice(1)) == [[1], [2], [0], [0]]
 
 
 @pytest.mark.slow

@@ -180,8 +180,8 @@ def test_what_is_read_early_is_known_by_its_bytes() -> None:
 
 
 def test_lines_are_asked_for_before_a_kernel_waits() -> None:
-    """Into both buffers, and those of the vector behind it before anything is computed; of rows that
-    begin anywhere nothing is asked for."""
+    """Into both buffers, and those of the vector behind it before anything is computed; of rows
+    that begin anywhere nothing is asked for."""
     source, _ = for_rows(product_nest(), "nest", (2048, 2048, 2048, 1, 0, 1, 1, 0), 132)
     assert source is not None
     early, aligned, alone = source[source.index("INGLE_KERNEL(nest,") :].split(AFTER_OTHERS)

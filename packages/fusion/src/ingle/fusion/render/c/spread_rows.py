@@ -82,21 +82,14 @@ def spread_of(
         return None
     threads = min(1 << (-(-length // _EACH) - 1).bit_length(), _MOST_THREADS)
     vectors = -(-length // (_EACH * threads))
-    found = Spread(threads, vectors, tuple([k for k in _given(nest) if k in steady]))
-    if _summed_bytes(nest, found) > _MOST_BYTES:
+    summed = max([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
+    if summed * 4 * vectors * _EACH * threads > _MOST_BYTES:
         return None
     held = sum([_EACH * SIZES[nest.operands[k].dtype] for k in along]) * vectors // 4
     code = sum([len(stage.code) for stage in nest.stages])
     if held > _MOST_REGISTERS or code * vectors > _LONGEST_CODE:
         return None
-    return found
-
-
-def _summed_bytes(nest: Nest, spread: Spread) -> int:
-    """Of shared memory for what is summed, and for what a block of sums gives."""
-    elements = spread.vectors * _EACH * spread.threads
-    each = 4 * (elements + -(-elements // WHOLE) * SPAN)
-    return each * sum([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
+    return Spread(threads, vectors, tuple([k for k in _given(nest) if k in steady]))
 
 
 def _given(nest: Nest) -> list[int]:
