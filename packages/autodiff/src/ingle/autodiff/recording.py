@@ -17,7 +17,7 @@ from ingle.tensor.moving import moved
 from ingle.tensor.operation import Op, Operation, VjpRule, infer
 from ingle.tensor.ops._rules import sum_to
 from ingle.tensor.ops.elementwise.detaching import STOP_GRADIENT
-from ingle.tensor.programs import is_unrolled
+from ingle.tensor.programs import Program, is_unrolled
 from ingle.tensor.programs.tracer import user_line
 
 from .nodes import Moved, Node, Parents, TrackedHandle, below, order
@@ -251,8 +251,7 @@ class Step(Node):
         return kept_in([*self.saved_inputs, *self.saved_outputs])
 
     def identity(self) -> object | None:
-        # The rule of what is unrolled does other things where there are values than where not.
-        if self.recipe is not None or is_unrolled(self.op):
+        if self.recipe is not None or _is_gone_through(self.op):
             return None
         return self.op, self.plan, self.avals
 
@@ -337,6 +336,17 @@ class Step(Node):
                 f"an input of {dtype}{list(shape)}; the rule is wrong"
             )
         return value
+
+
+def _is_gone_through(op: Op) -> bool:
+    """Whether a backward pass through an operation is never kept as a program.
+
+    The rule of what is unrolled does other things where there are values than where there are none.
+    A loop that is no part of a region comes with another length each time, so that each would have
+    a program and a plan of its own: logs that differ in sizes alone share theirs.
+    """
+    carries = any(isinstance(v, Program) for v in op.attributes.values())
+    return carries and (is_unrolled(op) or not op.operation.traits.inlined)
 
 
 _decorators: dict[tuple[Backend, int], Autodiff] = {}

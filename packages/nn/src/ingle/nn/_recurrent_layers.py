@@ -27,6 +27,7 @@ class Layers(NamedTuple):
         name: of the module's class.
         ways: how many directions each layer has.
         present: for each layer and direction, which of `KINDS` it has.
+        inputs: the size of the last axis of the sequence.
         widths: of the states.
         stated: whether first states are given; they are zeros otherwise.
         masked: whether it is told which steps there are.
@@ -37,6 +38,7 @@ class Layers(NamedTuple):
     name: str
     ways: int
     present: tuple[tuple[bool, ...], ...]
+    inputs: int
     widths: tuple[int, ...]
     stated: bool
     masked: bool

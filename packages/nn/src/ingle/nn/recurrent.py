@@ -179,6 +179,7 @@ class RNNBase(Module):
             name=type(self).__name__,
             ways=2 if self.bidirectional else 1,
             present=tuple([tuple([w is not None for w in ws]) for ws in own]),
+            inputs=self.input_size,
             widths=self._widths,
             stated=bool(states),
             masked=kept is not None,

@@ -16,7 +16,11 @@ from .calling import region
 
 Known = Callable[..., "tuple[Tensor, ...]"]
 _known: dict[object, Op] = {}
+_shapes: dict[object, int] = {}
 _LIMIT = 1024
+SHAPES = 4
+"""So many shapes of a function's tensors are traced for equal facts. Where each call has another
+one, what is inside is recorded as it was written: logs that differ in sizes share their plans."""
 
 
 def call_known(
@@ -24,8 +28,9 @@ def call_known(
 ) -> tuple[Tensor, ...]:
     """`function(facts, *given)` as one operation, which is traced once for all calls alike.
 
-    Alike are calls of equal facts, shapes and dtypes. So what the function returns must follow from
-    its arguments: it closes over nothing that changes, reads no cell and draws no number.
+    Alike are calls of equal facts, shapes and dtypes; of many shapes, those of the first ones. So
+    what the function returns must follow from its arguments: it closes over nothing that changes,
+    reads no cell and draws no number.
 
     Args:
         function: takes the facts and tensors, and returns tensors.
@@ -48,11 +53,17 @@ def call_known(
         # As it was written: for who looks at each operation, or names devices that differ.
         return function(facts, *map(wrap, handles))
     avals = tuple([Aval(h.shape, h.dtype) for h in handles])
-    key = (function, facts, avals, where, chosen_precision(), default_float())
+    kind = (function, facts, where, chosen_precision(), default_float())
+    key = (kind, avals)
     op = _known.get(key)
     if op is None:
+        count = _shapes.get(kind, 0)
+        if count >= SHAPES:
+            return function(facts, *map(wrap, handles))
         program = program_of(lambda *tensors: function(facts, *tensors), avals, where)
         if len(_known) >= _LIMIT:
             _known.clear()
+            _shapes.clear()
         op = _known[key] = region(program, name)
+        _shapes[kind] = count + 1
     return run(op, handles)
