@@ -13,6 +13,8 @@ from ingle.autodiff import grad, no_grad, vmap
 from ingle.fusion import compile
 from ingle.nn import _recurrent_layers
 from ingle.nn.utils import rnn
+from ingle.tensor.control import known_calls
+from ingle.tensor.control.known_calls import SHAPES
 from ingle.tensor.errors import ArgumentError, IngleError, OperandError, ShapeError
 
 torch = pytest.importorskip("torch")
@@ -333,3 +335,15 @@ def test_a_sequence_on_several_levels() -> None:
     step = 1e-3
     ends = [it.sum(grad(loss)(x.at[0, 0, 0].add(s)) ** 2).item() for s in (step, -step)]
     np.testing.assert_allclose(twice[0, 0, 0].item(), (ends[0] - ends[1]) / (2 * step), rtol=2e-2)
+
+
+def test_layers_of_many_shapes_are_recorded_as_they_were_written() -> None:
+    """Each as an operation of its own would have a plan of its own; logs that differ in sizes share
+    theirs."""
+    layer, entries = nn.RNN(2, 11, device="numpy"), []
+    lengths = [*range(1, SHAPES + 3), 1]
+    for length in lengths:
+        before = len(known_calls._known)
+        layer(it.ones((length, 1, 2), device="numpy"))[0].numpy()
+        entries.append(len(known_calls._known) - before)
+    assert entries == [1] * SHAPES + [0] * (len(lengths) - SHAPES)
