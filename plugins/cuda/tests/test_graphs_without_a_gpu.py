@@ -96,7 +96,9 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Any:
         def __init__(self, device: it.Device, limits: devices.Limits) -> None:
             super().__init__(device, limits)
             self.products = SimpleNamespace(  # type: ignore[assignment]
-                multiply=partial(launched, self), open=lambda: None, serve=lambda stream: None
+                multiply=partial(launched, self),
+                open=lambda: told.update(opened=1),
+                serve=lambda stream: None,
             )
 
     limits = devices.Limits(0, "stub", 132, "sm_90", 1 << 34)
@@ -150,3 +152,17 @@ def test_graphs_can_be_turned_off(counts: Counter[str], monkeypatch: pytest.Monk
         run(x)
     assert counts["captured"] == 0
     assert counts["launched"] >= 6 * 3
+
+
+def test_a_graph_without_products_takes_no_memory_for_their_library(counts: Counter[str]) -> None:
+    def step(x: it.Tensor) -> it.Tensor:
+        for axis in (0, 1, 0, 1):
+            x = it.softmax(x, axis=axis)
+        return x
+
+    run = compile(step)
+    x = it.ones((64, 48), device="stub")
+    for _ in range(6):
+        run(x)
+    assert counts["captured"]
+    assert not counts["opened"]

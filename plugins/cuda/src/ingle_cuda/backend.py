@@ -405,16 +405,17 @@ class CudaBackend(KernelBackend):
         assert self._scratch is not None
         return self._scratch.address
 
-    def capturing(self) -> Any:
-        """A stream for making graphs; what this takes is opened before."""
-        self.products.open()
+    def capturing(self, by_library: bool) -> Any:
+        """A stream for making graphs; the library of those with products is opened before."""
+        if by_library:
+            self.products.open()
         if self._capture is None:
             self._capture = self.cupy.cuda.Stream(non_blocking=True)
         return self._capture
 
     def streams_beside(self, count: int) -> list[Any]:
-        """Streams that are captured with the one for making graphs, each with memory for the
-        library; they have to be there before a capture begins."""
+        """Streams that are captured with the one for making graphs; they have to be there before a
+        capture begins, each with memory for the library if that is open."""
         while len(self._beside) < count:
             stream = self.cupy.cuda.Stream(non_blocking=True)
             self.products.serve(stream)

@@ -97,6 +97,7 @@ class Executable:
         self._shifted = ShiftedInputs(uses)
         self._wandering = WanderingInputs(backend, uses)
         library = sum([isinstance(step, LibraryStep) for step in self._steps])
+        self._by_library = library > 0
         self._is_long = len(self._steps) + library * _WORTH_A_GRAPH >= _WORTH_A_GRAPH
         self._overlaps = backend.overlaps and len(runs) >= _WORTH_OVERLAP
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
@@ -157,7 +158,7 @@ class Executable:
                 self._seen.popitem(last=False)
             return None
         table = self._numbers.address
-        stream, branches = self._backend.capturing(), self._branches(buffers)
+        stream, branches = self._backend.capturing(self._by_library), self._branches(buffers)
         try:
             stream.begin_capture(1)  # of this thread alone
             self._capture(buffers, stream, branches, table)

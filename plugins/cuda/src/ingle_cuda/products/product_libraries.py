@@ -29,18 +29,20 @@ class ProductLibraries:
         self._library: Cublas | None = None
         self._adding: CublasLt | None = None
         # By the streams beside the one in order; 0 stands for that one and for what is captured in
-        # its place.
-        self._workspaces: dict[int, Held] = {}
+        # its place. None has memory while no product asks for a library.
+        self._workspaces: dict[int, Held | None] = {0: None}
 
     def open(self) -> None:
         """Opens cuBLAS, which has to be done before a graph is captured."""
         if self._library is None:
-            self._workspaces[0] = self._allocate(_WORKSPACE)
+            for stream in self._workspaces:
+                self._workspaces[stream] = self._allocate(_WORKSPACE)
             self._library = Cublas(self._tensor_float)
 
     def serve(self, stream: Any) -> None:
         """Gives a stream beside the one in order memory of its own."""
-        self._workspaces[stream.ptr] = self._allocate(_WORKSPACE)
+        is_open = self._library is not None
+        self._workspaces[stream.ptr] = self._allocate(_WORKSPACE) if is_open else None
 
     def forget(self, stream: Any) -> None:
         """Takes this memory away."""
@@ -69,7 +71,9 @@ class ProductLibraries:
         """
         self.open()
         assert self._library is not None
-        place = self._workspaces[stream.ptr if stream.ptr in self._workspaces else 0].address
+        room = self._workspaces[stream.ptr if stream.ptr in self._workspaces else 0]
+        assert room is not None, "it is open"
+        place = room.address
         if added is None:
             given = place, _WORKSPACE
             self._library.multiply(product, stream.ptr, a, b, out, row, steps, given)

@@ -67,15 +67,24 @@ def _reduced(function: Callable[..., Any], x: Tensor, axis: int, size: int) -> T
 
 
 def _placed(name: str, x: Tensor, axis: int, size: int) -> Tensor:
-    """The place of the first extreme: in which piece, and where in it."""
+    """The place of the first extreme: the least one of those that pieces with this extreme have.
+
+    No index is looked up, so that nobody has to check any.
+    """
     function, place = _PLACES[name], getattr(it, name)
     pieces, rest = _pieces(x, axis, size)
-    values, places = function(pieces, axis=axis + 1), place(pieces, axis=axis + 1)
+    count = pieces.shape[axis]
+    starts = it.arange(0, count * size, size, device=x.device)
+    starts = it.expand_dims(starts, axis=1 - axis)
+    values, places = function(pieces, axis=axis + 1), place(pieces, axis=axis + 1) + starts
     if rest is not None:
         values = it.concat([values, function(rest, axis=axis, keepdims=True)], axis=axis)
-        places = it.concat([places, place(rest, axis=axis, keepdims=True)], axis=axis)
-    piece = place(values, axis=axis, keepdims=True)
-    found: Tensor = piece * size + it.take_along_axis(places, piece, axis=axis)
+        last = place(rest, axis=axis, keepdims=True) + count * size
+        places = it.concat([places, last], axis=axis)
+    extreme = values == function(values, axis=axis, keepdims=True)
+    if x.dtype.is_floating:
+        extreme = extreme | it.isnan(values)  # which is more extreme than any number
+    found: Tensor = it.min(it.where(extreme, places, x.shape[axis]), axis=axis)
     return found
 
 
