@@ -114,14 +114,14 @@ def test_plain_calls_and_plans_choose_alike_for_any_number_of_workers(
     rng = np.random.default_rng(0)
     x = it.asarray(rng.standard_normal((6, 64, 16, 16)).astype(np.float32), device="cpu")
     g = it.asarray(rng.standard_normal((6, 64, 12, 12)).astype(np.float32), device="cpu")
-    chosen, choose = [], blocking._with_windows
+    chosen, choose = [], blocking.with_windows
     for workers in (1, 2, 5):
 
         def noted(*of: Any, n: int = workers) -> Any:
             chosen.append(choose(*of[:-1], n))
             return chosen[-1]
 
-        monkeypatch.setattr(blocking, "_with_windows", noted)
+        monkeypatch.setattr(blocking, "with_windows", noted)
         plan = compile(lambda x, g: it.conv_weight_gradient(x, g, (5, 5)) * 2)
         plain = it.conv_weight_gradient(x, g, (5, 5)).numpy() * np.float32(2)
         np.testing.assert_array_equal(plan(x, g).numpy(), plain)

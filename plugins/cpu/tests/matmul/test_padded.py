@@ -13,8 +13,10 @@ from window_products import guarded, product, seen
 from ingle.fusion.kernel.code import Instruction
 from ingle.fusion.kernel.nest import Operand
 from ingle.fusion.lowering.contraction import Windows
-from ingle_cpu.matmul import blocking, machine
+from ingle_cpu.matmul import blocking, machine, window_blocking
 from ingle_cpu.matmul.launches import Epilogue, Problem, identity
+from ingle_cpu.matmul.microkernel import lanes_of
+from ingle_cpu.matmul.padded import padded_of
 from ingle_cpu.matmul.tile import compute_dtype
 
 Array = Any
@@ -70,19 +72,19 @@ def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> 
         dtype, dtype, (batch,), rows, math.prod(places), k, (0, k, 1), (steps[0], 0, 0), windows
     )
     made = compute_dtype(dtype)
-    lanes = blocking.lanes_of(made, machine.target())
+    lanes = lanes_of(made, machine.target())
     windows_of = seen(of_x.astype(np.float64), kernel, places, spread, start, apart)
     expected = np.einsum("ik,bkj->bij", of_a.astype(np.float64), windows_of)
     for workers in (1, 3):
-        packed, _ = blocking._packed_windows(problem, made, lanes, workers)
+        packed, _ = window_blocking.packed_windows(problem, made, lanes, workers)
         by_panels = product(a, x, problem, packed)
-        image = blocking._padded(problem)
+        image = window_blocking.image_of(problem)
         assert image is not None
         flat = image._replace(flat=True)
-        ways = [(image, tile) for tile, _ in blocking._sliding_tiles(rows, image, lanes)]
-        ways += [(flat, tile) for tile, _ in blocking._sliding_tiles(rows, flat, lanes)]
+        ways = [(image, tile) for tile, _ in window_blocking.sliding_tiles(rows, image, lanes)]
+        ways += [(flat, tile) for tile, _ in window_blocking.sliding_tiles(rows, flat, lanes)]
         for lying, tile in ways:
-            choice = blocking._slid(problem, lying, tile, workers)
+            choice = window_blocking.slid(problem, lying, tile, workers)
             assert choice is not None
             found = product(a, x, problem, choice)
             assert np.array_equal(found, by_panels), choice
@@ -102,11 +104,11 @@ def test_an_epilogue_sees_places_alone(across: int, flat: bool) -> None:
     problem = Problem(
         "float32", "float32", (2,), 9, places, 27, (0, 27, 1), (3 * places, 0, 0), windows
     )  # fmt: skip
-    image = blocking._padded(problem)
+    image = window_blocking.image_of(problem)
     assert image is not None
     image = image._replace(flat=flat)
-    tiles = blocking._sliding_tiles(9, image, blocking.lanes_of("float32", machine.target()))
-    choice = blocking._slid(problem, image, tiles[-1][0], 2)
+    tiles = window_blocking.sliding_tiles(9, image, lanes_of("float32", machine.target()))
+    choice = window_blocking.slid(problem, image, tiles[-1][0], 2)
     assert choice is not None
     plain = product(a, x, problem, choice)
     code = identity("float32").code
@@ -136,14 +138,14 @@ def test_half_types_slide_as_the_float32_that_they_are_summed_in(dtype: str) -> 
 def test_windows_that_do_not_slide_are_packed() -> None:
     """With a step of 3, of a transposed image, and over several images."""
     usual = Windows(False, (3, 3), (8, 8), (1, 1), (1, 1), (-1, -1), (8, 8), 64, (8, 1))
-    assert blocking.padded_of(usual, 9, "float32") is not None
+    assert padded_of(usual, 9, "float32") is not None
     for other in (
         usual._replace(places=(4, 3), steps=(2, 3)),
         usual._replace(strides=(1, 8)),
         usual._replace(turns=2),
         usual._replace(over_places=True),
     ):
-        assert blocking.padded_of(other, 9, "float32") is None
+        assert padded_of(other, 9, "float32") is None
 
 
 @pytest.mark.parametrize("said", ["256K", "1024K", "2M"])
@@ -162,10 +164,10 @@ def test_a_copy_leaves_room_in_the_second_level_cache(
         problem = Problem(
             "float32", "float32", (8,), 64, places, 576, (0, 576, 1), (64 * places, 0, 0), windows
         )  # fmt: skip
-        ways = blocking._slid_windows(problem, "float32", 8, 1)
+        ways = window_blocking.slid_windows(problem, "float32", 8, 1)
         assert len(ways) == 2
         for choice, _ in ways:
-            lying = blocking.padded(problem, choice)
+            lying = window_blocking.padded(problem, choice)
             assert lying is not None
             width, _, panels = blocking.widths(problem, choice)
             assert lying.nbytes(-(-panels // choice.panel_blocks), width, 4) <= held // 2

@@ -16,7 +16,7 @@ from ingle.fusion.render.llvm.targets import AVX2, SSE2, Target
 from ingle.tensor import Tensor
 from ingle.testkit.bits import same_bits
 from ingle_cpu.jit.engine import engine
-from ingle_cpu.matmul import blocking, launches
+from ingle_cpu.matmul import blocking, launches, window_blocking
 from ingle_cpu.matmul.code import window_address
 from ingle_cpu.matmul.problem import Problem
 
@@ -183,9 +183,9 @@ def test_bits_follow_from_the_problem_alone(
         )
 
     expected = [t.numpy() for t in all_three(x, w, g)]
-    choose = blocking._with_windows
+    choose = blocking.with_windows
     for workers in (1, 2, 3, 8):
-        monkeypatch.setattr(blocking, "_with_windows", lambda *of, n=workers: choose(*of[:-1], n))
+        monkeypatch.setattr(blocking, "with_windows", lambda *of, n=workers: choose(*of[:-1], n))
         fresh = compile(lambda x, w, g: all_three(x, w, g))
         for found, of in zip(fresh(x, w, g), expected, strict=True):
             assert np.array_equal(found.numpy(), of)
@@ -227,7 +227,7 @@ def test_a_body_is_as_long_wherever_it_stands(image: Any, kernel: Any, options: 
 def test_workers_pack_the_rows_of_a_gradient_of_a_weight_once_each(
     workers: int, columns: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "beside_of", lambda problem: None)
+    monkeypatch.setattr(window_blocking, "beside_of", lambda problem: None)
     size, places = (14, 14), 196
     windows = Windows(
         True, (5, 5), size, (1, 1), (1, 1), (-2, -2), size, places, (14, 1),

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from ingle.fusion.kernel.code import Instruction
 from ingle.fusion.kernel.nest import Operand
 from ingle.fusion.render.llvm.targets import AVX2, AVX512, NEON, SSE2, Target
-from ingle_cpu.matmul import blocking, machine, pack_launches
+from ingle_cpu.matmul import blocking, machine, pack_launches, tile_fit, window_blocking
 from ingle_cpu.matmul import launches as whole
 from ingle_cpu.matmul import problem as matmul_problem
 from ingle_cpu.matmul.launches import Choice, Epilogue, choose
@@ -69,7 +69,7 @@ def test_every_tile_of_every_machine(
     """Of the largest and the smallest numbers too, whose products are added in pairs."""
     if other.width > machine.target().width or machine.target() == NEON:
         pytest.skip("this machine cannot stand in for that one")
-    for module in (blocking, pack_launches, whole):
+    for module in (blocking, pack_launches, tile_fit, whole, window_blocking):
         monkeypatch.setattr(module, "target", lambda: other)
     a, b = some_bytes((2, 25, 650), dtypes[0]), some_bytes((2, 650, 51), dtypes[1], 1)
     a[0, :7], b[0, :, :7] = np.iinfo(dtypes[0]).min, np.iinfo(dtypes[1]).min

@@ -17,8 +17,10 @@ from ingle.fusion.device.kernels import SIZES, ContractionCall
 
 from ..matmul.autotune import choice_for
 from ..matmul.beside import may_be_beside
-from ..matmul.blocking import NEAR_BYTES, slides_alike, sums_alike, widths
+from ..matmul.blocking import sums_alike, widths
 from ..matmul.launches import Choice, Problem
+from ..matmul.tile_fit import NEAR_BYTES
+from ..matmul.window_blocking import slides_alike
 from ..matmul.winners import Asked
 from ..threads.table import IdleTables, Table
 from .table_builder import TableBuilder

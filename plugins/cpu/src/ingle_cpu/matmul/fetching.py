@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from ingle.fusion.device.kernels import SIZES
 
-from .blocking import padded, widths
+from .blocking import widths
 from .epilogue import Epilogue, is_identity
 from .problem import Choice, Problem
+from .window_blocking import padded
 
 STEPS_OF_AN_OPERAND = 64
 """Of k, for each operand of the epilogue that is asked for before the tiles."""

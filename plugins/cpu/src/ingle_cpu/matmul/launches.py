@@ -22,7 +22,7 @@ from .abi import ADDRESSES, DriverArgs
 from .beside import BESIDE
 from .beside_entries import beside_contraction
 from .blocking import choose as choose
-from .blocking import depths, padded, tiles_of, widths
+from .blocking import depths, widths
 from .code import (
     beside_address,
     driver_address,
@@ -47,7 +47,9 @@ from .problem import Choice as Choice
 from .problem import Problem as Problem
 from .problem import three
 from .tile import a_form, b_form, compute_dtype
+from .tile_fit import tiles_of
 from .window_args import window_args
+from .window_blocking import padded
 
 GROUP = 4
 """Tiles of a row that are computed before the epilogue is called for them."""
