@@ -37,7 +37,6 @@ AVERAGES = table("""
 get_ema_avg_fn get_ema_multi_avg_fn: nn.AveragedModel(model, decay=0.999)
 get_swa_avg_fn get_swa_multi_avg_fn: nn.AveragedModel(model)
 SWALR: optim.schedule.Sequential([schedule, optim.schedule.Linear(lr, steps, 1.0, end)], [start])
-update_bn: nn.update_bn(batches, model)
 """)
 
 answering("ingle.optim", OPTIM | AMP)
