@@ -12,7 +12,7 @@ import pytest
 
 from ingle.tensor import plugins
 from ingle.tensor.device import Device
-from ingle.tensor.errors import BackendError, LostDeviceError, OutOfMemoryError
+from ingle.tensor.errors import BackendError, IngleError, LostDeviceError, OutOfMemoryError
 from ingle_cuda import plugin
 from ingle_cuda.driver import devices, errors, libraries
 
@@ -123,6 +123,20 @@ def test_what_the_driver_reports_names_the_device(raised: Exception, kind: type)
     tried = errors.told(Device("cuda", 1), "it was tried")
     with pytest.raises(kind, match=r"cuda:1: .* while it was tried"), tried:
         raise raised
+
+
+@pytest.mark.parametrize(("free", "kind"), [(1 << 20, OutOfMemoryError), (1 << 30, BackendError)])
+def test_a_library_that_cannot_be_opened_on_a_full_gpu_is_want_of_memory(
+    free: int, kind: type, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runtime = SimpleNamespace(memGetInfo=lambda: (free, 1 << 34))
+    monkeypatch.setattr(
+        errors, "cupy", lambda: SimpleNamespace(cuda=SimpleNamespace(runtime=runtime))
+    )
+    tried = errors.told(Device("cuda", 1), "svd was computed")
+    with pytest.raises(IngleError, match="while svd was computed") as raised, tried:
+        raise RuntimeError("CUSOLVER_STATUS_INTERNAL_ERROR")
+    assert type(raised.value) is kind
 
 
 def test_the_extras_bring_the_libraries_of_their_cuda() -> None:

@@ -8,9 +8,16 @@ from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError, IngleError, LostDeviceError, OutOfMemoryError
 
 from . import rocm
-from .libraries import driver
+from .libraries import cupy, driver
 
 _MEMORY = ("OUT_OF_MEMORY", "MemoryAllocation", "ALLOC_FAILED", *rocm.MEMORY)
+_OPENING = (
+    "CUBLAS_STATUS_NOT_INITIALIZED", "CUFFT_INTERNAL_ERROR", "CUSOLVER_STATUS_INTERNAL_ERROR",
+    "CUSOLVER_STATUS_NOT_INITIALIZED",
+)  # fmt: skip
+"""What libraries say that find no memory to be opened, among others."""
+_ROOM = 256 << 20
+"""Bytes that are enough for them."""
 _LOST = (
     "ILLEGAL_ADDRESS", "LAUNCH_FAILED", "LAUNCH_TIMEOUT", "HARDWARE_STACK_ERROR", "ECC_UNCORRECT",
     "DEVICE_UNAVAILABLE", "ASSERT", "MISALIGNED_ADDRESS", "INVALID_PC", "IllegalAddress",
@@ -56,7 +63,8 @@ class told:  # noqa: N801 - a verb, as it reads
 
 def _translated(device: Device, doing: str, error: Exception) -> IngleError:
     text = str(error)
-    if isinstance(error, MemoryError) or any(code in text for code in _MEMORY):
+    is_full = text.startswith(_OPENING) and cupy().cuda.runtime.memGetInfo()[0] < _ROOM
+    if is_full or isinstance(error, MemoryError) or any(code in text for code in _MEMORY):
         return OutOfMemoryError(
             f"{device}: no memory while {doing}: {text}. Let go of tensors or use smaller batches"
         )
