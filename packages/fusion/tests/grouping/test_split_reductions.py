@@ -71,3 +71,19 @@ def test_what_comes_before_is_computed_in_each_piece(splitting: list[Any]) -> No
     expected = top + np.log(np.exp(wide - top[:, None]).sum(axis=1))
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
     assert any(splitting)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin", "any", "all"])
+def test_what_jumps_is_of_half_types_as_they_are_in_memory(splitting: list[Any], name: str) -> None:
+    """Of equal elements the first one counts, and what rounds to zero is none."""
+    rng = np.random.default_rng(0)
+    large = 1.0 if name.startswith("arg") else 0.0
+    x = np.full(20_011, large or 1e-4, np.float16)
+    y = (rng.random(x.size) * 1e-4).astype(np.float16)
+
+    def made(x: Any, y: Any) -> Any:
+        return getattr(it, name)(x + y if large else x * y * y)
+
+    found = compile(made)(it.asarray(x, device="cpu"), it.asarray(y, device="cpu"))
+    assert int(found) == 0
+    assert any(splitting)

@@ -50,7 +50,8 @@ def split_reduction(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
 def _whole(op: Op, name: str, x: Tensor, sizes: tuple[int, int], axis: int, size: int) -> Tensor:
     """The reduction of a matrix along an axis, by pieces of a size and what is left behind them."""
     (result,) = infer(op, [Aval(x.shape, x.dtype)])
-    matrix = it.reshape(wide(x), sizes)
+    # Half types are more exact in products; what jumps is theirs as they are in memory.
+    matrix = it.reshape(wide(x) if name == "prod" else x, sizes)
     made = _placed(name, matrix, axis, size) if name in _PLACES else _reduced(
         _SINGLE[name], matrix, axis, size
     )  # fmt: skip
