@@ -106,6 +106,8 @@ class Traits:
         laws: rules that simplify it without changing a bit (see `Laws`).
         indexes_inside: the indices that its body computes are inside of what they index, whatever
             its inputs are: nobody need check them.
+        row_indices: the positions of an input of indices and of the one whose first axis they
+            index: if they are inside of it, so are those that its body computes.
 
     >>> from ingle.tensor.operation import OPERATIONS
     >>> OPERATIONS["exp"].traits.cost, OPERATIONS["floor"].traits.discontinuous
@@ -128,6 +130,7 @@ class Traits:
     updates: Updates | None = None
     laws: Laws = LAWLESS
     indexes_inside: bool = False
+    row_indices: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)

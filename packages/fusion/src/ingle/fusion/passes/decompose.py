@@ -22,6 +22,7 @@ from ..record.log import LazyHandle, Log
 from ..record.tracing import Tracer
 from ..support.time_slices import tick
 from .channels_last import ChannelsLast
+from .known_places import KnownPlaces
 from .repeated_composites import Copies
 
 if TYPE_CHECKING:
@@ -64,6 +65,8 @@ class _Unfolding(Tracer):
         """Which node of the graph is being recorded."""
         self.checks: list[tuple[Tensor, FlagText]] = []
         self._within: list[Operation] = []
+        self._inside: list[bool] = []
+        """Which of them compute indices that need no check."""
         self._ends: list[int] = []
         """How many operations there may be before a body that is being written is too long."""
         self._numbers_of: list[set[int]] = []
@@ -76,6 +79,7 @@ class _Unfolding(Tracer):
         self._anew = False
         self._copies = Copies(self, self._scalars)
         self._images = ChannelsLast(graph, self.record, legality.device.takes_whole)
+        self._known = KnownPlaces()
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
@@ -95,7 +99,9 @@ class _Unfolding(Tracer):
             return self._left(op, inputs)
         if body is not None:
             operands = [Tensor(x) for x in inputs]  # type: ignore[arg-type]
-            return (call_on(self.backend.device, body, *operands)._handle,)  # type: ignore[return-value]
+            result = call_on(self.backend.device, body, *operands)._handle
+            self._known.note(op, inputs, result)
+            return (result,)  # type: ignore[return-value]
         if way == "generated":
             traits = op.operation.traits
             if traits.family == "gather" or traits.access == "scatter":
@@ -107,6 +113,7 @@ class _Unfolding(Tracer):
             results = super().record(op, inputs)
             self._dividing = False
             self._images.note(op, inputs, results[0])
+            self._known.note(op, inputs, results[0])
             return results
         if op.operation.body is None or is_long_loop(op):
             return self._left(op, inputs)
@@ -124,11 +131,12 @@ class _Unfolding(Tracer):
         copied = self._copies.written(key, inputs)
         if copied is not None:
             return copied
-        here, checks = self._copies.mark(), len(self.checks)
+        here, checks = self._copies.mark(), self._checked
         most = MOST_NODES if op.operation.loop is None else MOST_STEPS
         # Each result takes some operations: a piece of many is cut out and reshaped.
         end = operations + most + 4 * len(infer(op, inputs))
         self._within.append(op.operation)
+        self._inside.append(self._known.takes_inside(op, inputs))
         self._ends.append(end)
         self._numbers_of.append(set())
         try:
@@ -136,13 +144,14 @@ class _Unfolding(Tracer):
             if not self._is_too_long() and (
                 self._foreign == foreign or not self._legality.device.supports(op, avals)
             ):
-                if self._foreign == foreign and len(self.checks) == checks:
+                if self._foreign == foreign and self._checked == checks:
                     self._copies.keep(key, inputs, here, made)
                 return made  # type: ignore[return-value]
         except (_NeedsValueError, _TooLongError, TraceError):
             pass
         finally:
             self._within.pop()
+            self._inside.pop()
             self._ends.pop()
             self._numbers_of.pop()
         if key is not None:
@@ -150,6 +159,11 @@ class _Unfolding(Tracer):
         self._rewind(*mark)
         self._foreign, self._operations = foreign, operations
         return self._left(op, inputs)
+
+    @property
+    def _checked(self) -> int:
+        """How many indices have been checked, or need no check where these operands are."""
+        return len(self.checks) + self._known.trusted
 
     def _is_too_long(self) -> bool:
         return self._operations + len(self._numbers_of[-1]) > self._ends[-1]
@@ -175,11 +189,11 @@ class _Unfolding(Tracer):
 
     def _check(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Adds a flag that says whether an index is out of range, since kernels cannot raise."""
-        if any(operation.traits.indexes_inside for operation in self._within):
+        if any(self._inside):
             return
         axis = op.attributes["axis"]
         size, indices = inputs[0].shape[axis], inputs[1]
-        if not isinstance(indices, Handle):
+        if not isinstance(indices, Handle) or self._known.is_inside(indices, size):
             return
         place = Tensor(indices).astype("int64")
         self._anew = True
@@ -215,6 +229,7 @@ class _Unfolding(Tracer):
             del self._scalars[key]
         self._copies.forget(count)
         self._images.forget(count)
+        self._known.forget(count)
 
     def finish(self, wanted: LazyHandle) -> None:
         raise _NeedsValueError

@@ -188,7 +188,7 @@ EMBEDDING = Operation(
     tensors=("indices", "weight"),
     statics=("padding_idx",),
     rule=_embedding_rule,
-    traits=Traits("movement"),
+    traits=Traits("movement", row_indices=(0, 1)),
     vjp={"weight": _embedding_vjp},
     body=_embedding_body,
     public=embedding,

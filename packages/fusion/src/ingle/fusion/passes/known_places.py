@@ -1,0 +1,64 @@
+"""Indices of which it is known without a look at them that they are inside of what they index.
+
+The place of an extreme along an axis is less than the axis is long, whatever lies there. A step
+that looks up what it has just chosen (the next token's row, the nearest code, the value of the best
+action) need not wait for a check of that index before it writes over its state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ingle.tensor.operation import Op
+
+
+class KnownPlaces:
+    """For values of a log, a size below which all their elements are known to be.
+
+    Attributes:
+        trusted: how many indices have not been checked for it.
+    """
+
+    def __init__(self) -> None:
+        self.trusted = 0
+        self._below: dict[int, int] = {}
+
+    def note(self, op: Op, inputs: Sequence[Any], result: Any) -> None:
+        """Notes the result of an operation, if its elements are places or those of a known one."""
+        traits = op.operation.traits
+        below: object = None
+        if traits.family == "argreduce":
+            below = inputs[0].shape[op.attributes["axis"]]
+        elif traits.family == "cast" or (
+            # What a pad puts around a value is another one, so it has two tensors.
+            traits.kind == "movement" and traits.access is None and len(op.operation.tensors) == 1
+        ):
+            below = self.below(inputs[0])
+        dtype = result.dtype
+        if type(below) is int and dtype.is_integer and below - 1 <= np.iinfo(dtype.dtype).max:
+            self._below[result.number] = below
+
+    def below(self, value: Any) -> int | None:
+        """A size below which all elements are, none of them negative; None if nothing is known."""
+        return self._below.get(getattr(value, "number", -1))
+
+    def is_inside(self, indices: Any, size: Any) -> bool:
+        """Whether indices of an axis of a size need no check."""
+        below = self.below(indices)
+        inside = below is not None and type(size) is int and below <= size
+        self.trusted += inside
+        return inside
+
+    def takes_inside(self, op: Op, inputs: Sequence[Any]) -> bool:
+        """Whether the indices that a body computes need no check, for these inputs."""
+        if op.operation.traits.row_indices is None:
+            return op.operation.traits.indexes_inside
+        indices, table = op.operation.traits.row_indices
+        return self.is_inside(inputs[indices], inputs[table].shape[0])
+
+    def forget(self, count: int) -> None:
+        """Values from this one on are no more."""
+        self._below = {n: below for n, below in self._below.items() if n < count}

@@ -1,0 +1,101 @@
+"""Which indices need no check, since they are the places of extremes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import ingle.tensor as it
+from ingle.fusion import compile
+from ingle.fusion.passes import by_layers
+from ingle.tensor.errors import OutOfRangeError
+
+pytest.importorskip("ingle_cpu")
+
+Program = Callable[[it.Tensor, it.Tensor], it.Tensor]
+KNOWN: dict[str, Program] = {
+    "next row": lambda x, table: it.embedding(it.argmax(x, axis=-1), table),
+    "best value": lambda x, table: it.take_along_axis(x, it.argmin(x, axis=1, keepdims=True), 1),
+    "turned": lambda x, table: it.take(
+        table, it.reshape(it.expand_dims(it.argmax(x, axis=1), axis=0).mT, (-1,)), axis=0
+    ),
+    "cast": lambda x, table: it.take(table, it.argmax(x, axis=1).astype("uint8"), axis=0),
+    "long row": lambda x, table: it.take(x, it.argmax(it.reshape(x, (-1,))[:6], axis=0), axis=1),
+    "scattered": lambda x, table: it.scatter_add(
+        it.zeros((6,), device="cpu"), it.argmax(x, axis=1), it.ones((5,), device="cpu"), axis=0
+    ),
+}
+UNKNOWN: dict[str, Program] = {
+    "fewer rows": lambda x, table: it.take(table[:5], it.argmax(x, axis=1), axis=0),
+    "more": lambda x, table: it.take(table, it.argmax(x, axis=1) + 0, axis=0),
+    "padded": lambda x, table: it.take(table, it.pad(it.argmax(x, axis=1), ((1, 0),)), axis=0),
+    "too small": lambda x, table: it.take(
+        it.zeros((300, 2), device="cpu"), it.argmax(it.zeros((1, 200)), axis=1).astype("int8")
+    , axis=0),
+}  # fmt: skip
+
+
+@pytest.fixture
+def checks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many checks each graph has."""
+    found: list[int] = []
+    decompose = by_layers.decompose
+
+    def noted(*args: Any) -> Any:
+        made = decompose(*args)
+        found.append(len(made.checks))
+        return made
+
+    monkeypatch.setattr(by_layers, "decompose", noted)
+    return found
+
+
+def _run(program: Program) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((5, 6)).astype(np.float32)
+    x[2] = np.nan
+    here, table = it.asarray(x, device="cpu"), it.reshape(it.arange(12.0, device="cpu"), (6, 2))
+    alone = program(here, table).numpy()
+    return alone, compile(program)(here, table).numpy()
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_places_of_extremes_need_no_check(checks: list[int], name: str) -> None:
+    alone, compiled = _run(KNOWN[name])
+    np.testing.assert_array_equal(compiled, alone)
+    assert checks
+    assert checks[-1] == 0
+
+
+@pytest.mark.parametrize("name", UNKNOWN)
+def test_what_may_lie_outside_is_checked(checks: list[int], name: str) -> None:
+    _run(UNKNOWN[name])
+    assert checks[-1] == 1
+
+
+def test_places_of_more_than_there_are_rows_are_an_error() -> None:
+    table = it.zeros((3, 2), device="cpu")
+    run = compile(lambda x: it.take(table, it.argmax(x, axis=1), axis=0))
+    x = np.zeros((2, 4), np.float32)
+    assert run(it.asarray(x, device="cpu")).shape == (2, 2)
+    x[1, 3] = 1.0
+    with pytest.raises(OutOfRangeError, match=r"take: .* axis 0 has size 3"):
+        run(it.asarray(x, device="cpu")).numpy()
+
+
+def test_what_was_written_out_for_known_places_does_not_serve_others(checks: list[int]) -> None:
+    """The same composite once with an index that needs no check, then with one that does."""
+    table = it.reshape(it.arange(12.0, device="cpu"), (6, 2))
+
+    @compile
+    def both(x: it.Tensor, given: it.Tensor) -> tuple[it.Tensor, it.Tensor]:
+        return it.embedding(it.argmax(x, axis=1), table), it.embedding(given, table)
+
+    x = it.zeros((2, 6), device="cpu")
+    both(x, it.asarray([5, 0], device="cpu"))
+    assert checks[-1] == 1
+    with pytest.raises(OutOfRangeError):
+        both(x, it.asarray([5, 6], device="cpu"))[1].numpy()
