@@ -99,3 +99,22 @@ def test_what_was_written_out_for_known_places_does_not_serve_others(checks: lis
     assert checks[-1] == 1
     with pytest.raises(OutOfRangeError):
         both(x, it.asarray([5, 6], device="cpu"))[1].numpy()
+
+
+def test_sizes_that_answer_alike_share_plans(recwarn: pytest.WarningsRecorder) -> None:
+    """Of plain code: whether a check is needed depends on sizes, which may be new at each call."""
+    rng = np.random.default_rng(1)
+    for _ in range(80):
+        rows, length, width = rng.integers(1, 9, 3)
+        x = rng.integers(0, 3, (width, length)).astype(np.float32)
+        table, places = rng.standard_normal((rows, 3)), np.repeat(x.argmax(axis=1), 2)
+        here, there = it.asarray(x, device="cpu"), it.asarray(table, device="cpu")
+        chosen = it.reshape(it.argmax(here, axis=1), (-1, 1))
+        chosen = it.reshape(it.broadcast_to(chosen, (width, 2)), (-1,))
+        found = it.take(there, chosen, axis=0)
+        if places.max() < rows:
+            np.testing.assert_array_equal(found.numpy(), table[places])
+        else:
+            with pytest.raises(OutOfRangeError, match=r"take: the indices hold .* axis 0 has size"):
+                found.numpy()
+    assert not recwarn.list

@@ -24,12 +24,12 @@ class KnownPlaces:
 
     def __init__(self) -> None:
         self.trusted = 0
-        self._below: dict[int, int] = {}
+        self._below: dict[int, Any] = {}
 
     def note(self, op: Op, inputs: Sequence[Any], result: Any) -> None:
         """Notes the result of an operation, if its elements are places or those of a known one."""
         traits = op.operation.traits
-        below: object = None
+        below: Any = None
         if traits.family == "argreduce":
             below = inputs[0].shape[op.attributes["axis"]]
         elif traits.family == "cast" or (
@@ -38,17 +38,20 @@ class KnownPlaces:
         ):
             below = self.below(inputs[0])
         dtype = result.dtype
-        if type(below) is int and dtype.is_integer and below - 1 <= np.iinfo(dtype.dtype).max:
+        if below is not None and dtype.is_integer and below - 1 <= np.iinfo(dtype.dtype).max:
             self._below[result.number] = below
 
-    def below(self, value: Any) -> int | None:
+    def below(self, value: Any) -> Any:
         """A size below which all elements are, none of them negative; None if nothing is known."""
         return self._below.get(getattr(value, "number", -1))
 
     def is_inside(self, indices: Any, size: Any) -> bool:
-        """Whether indices of an axis of a size need no check."""
+        """Whether indices of an axis of a size need no check.
+
+        Where sizes are symbols, a plan that is made for many holds for those that answer alike.
+        """
         below = self.below(indices)
-        inside = below is not None and type(size) is int and below <= size
+        inside = below is not None and bool(below <= size)
         self.trusted += inside
         return inside
 
