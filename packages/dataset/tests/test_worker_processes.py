@@ -141,7 +141,7 @@ def test_only_processes_stay() -> None:
 
 
 STUCK = """
-import os, time
+import os, signal, time
 from ingle.dataset import Loader, MemoryDataset
 
 def sample(index):
@@ -151,6 +151,7 @@ def sample(index):
     return index
 
 if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started it may ignore it
     data = MemoryDataset([0, 1]).map(sample)
     for batch in Loader(data, 1, workers=1, worker_kind="processes", tensors=False):
         pass
@@ -166,5 +167,8 @@ def test_a_process_that_is_stuck_ends_with_its_program(tmp_path: Any, number: in
         assert program.stdout is not None
         process = int(program.stdout.readline())
         program.send_signal(number)
-        program.communicate(timeout=60)
+        try:
+            program.communicate(timeout=60)
+        finally:
+            program.kill()
     assert gone({process})
