@@ -73,12 +73,12 @@ def aligned(short: ShortGraph, made: Graph, sources: Mapping[int, object]) -> Al
         for at, output in enumerate(short.whole.outputs)
         if (spot := theirs.value_spots.get(output)) is not None
         and short.whole.values[output].kind == "result"
-        and is_inside(theirs, spot[1])
+        and theirs.holds(spot[1])
     ]
     pairs: Pairs = {key: list(those) for key, those in given.items()}
     for at, (place, layer) in returned:
         there = found.value_spots.get(made.outputs[at])
-        if there is not None and not short.is_gone(layer) and is_inside(found, there[1]):
+        if there is not None and not short.is_gone(layer) and found.holds(there[1]):
             pair = there[1], short.number_among_kept(layer)
             pairs.setdefault((there[0], place), []).append(pair)
     turn, start = _numbering([*pairs.values()], short.steady, (found.first + found.last) // 2)
@@ -101,11 +101,6 @@ def aligned(short: ShortGraph, made: Graph, sources: Mapping[int, object]) -> Al
     others = [o for at, o in enumerate(made.outputs) if at not in known]
     _check_apart(made, layers, near, others)
     return Aligned(layers, chains, returned, blocks)
-
-
-def is_inside(layers: Layers, layer: int) -> bool:
-    """Whether a number is that of a layer which is whole."""
-    return layers.first <= layer <= layers.last
 
 
 def _given(
@@ -222,7 +217,7 @@ def _check_apart(graph: Graph, layers: Layers, near: set[int], outputs: Sequence
     were left out it is."""
     for position, node in enumerate(graph.nodes):
         spot = layers.node_spots.get(position)
-        apart = spot is None or not is_inside(layers, spot[1])
+        apart = spot is None or not layers.holds(spot[1])
         if apart and not near.isdisjoint(node.args):
             raise UnlikeError
     if not near.isdisjoint(outputs):

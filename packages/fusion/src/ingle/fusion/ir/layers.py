@@ -42,6 +42,10 @@ class Layers(NamedTuple):
     values: dict[Spot, int]
     moving: dict[int, tuple[bool, ...]]
 
+    def holds(self, layer: int) -> bool:
+        """Whether a number is that of a layer which is whole."""
+        return self.first <= layer <= self.last
+
 
 class _NoLayersError(Exception):
     """The runs do not belong together."""

@@ -7,6 +7,8 @@ the middle have become unlike each other, the whole graph is looked at after all
 
 from __future__ import annotations
 
+from typing import Self
+
 from .graph import Graph, Node
 from .layers import Layers
 
@@ -19,7 +21,7 @@ class UnlikeError(Exception):
 
 
 class ShortGraph:
-    """A graph with fewer layers.
+    """A graph with fewer layers; made by `of`.
 
     Args:
         graph: the whole one.
@@ -45,12 +47,18 @@ class ShortGraph:
         self._until = self.steady + self.left_out
         self.graph = graph
 
-    def leave_out(self) -> None:
-        """Leaves out layers in the middle; what read them reads the layers beside them.
+    @classmethod
+    def of(cls, graph: Graph, layers: Layers, kept: int, steady: int) -> Self | None:
+        """A graph with so many layers; None if something else reads those that are left out."""
+        short = cls(graph, layers, kept, steady)
+        try:
+            short._leave_out()
+        except UnlikeError:
+            return None
+        return short
 
-        Raises:
-            UnlikeError: something else reads them.
-        """
+    def _leave_out(self) -> None:
+        """Leaves out layers in the middle; what read them reads the layers beside them."""
         graph, spots, nodes = self.whole, self.layers.node_spots, list[Node]()
         gone: set[int] = set()
         for position, node in enumerate(graph.nodes):
@@ -83,7 +91,7 @@ class ShortGraph:
     def _joined(self, node: Node, place: int, layer: int) -> Node:
         """A node that reads the layer before it, or behind it, though others were in between."""
         layers = self.layers
-        if not layers.first <= layer <= layers.last:
+        if not layers.holds(layer):
             return node
         args = list(node.args)
         for n, (value, moves) in enumerate(zip(node.args, layers.moving[place], strict=True)):

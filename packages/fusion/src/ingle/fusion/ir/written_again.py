@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeAlias
 from ingle.tensor.operation import Op
 
 from ..support.time_slices import tick
-from .aligned_layers import aligned, is_inside
+from .aligned_layers import aligned
 from .graph import Graph, Node, Value
 from .layers import Layers, Spot
 from .short_graph import ShortGraph, UnlikeError
@@ -168,7 +168,7 @@ class _Writing:
         spot = self._layers.node_spots.get(position)
         if spot is not None:
             layer = self._short.number_in_whole(spot[1])
-            if is_inside(self._layers, spot[1]):
+            if self._layers.holds(spot[1]):
                 self._append(node, spot, layer)
                 self._place.update(zip(node.results, self._new.nodes[-1].results, strict=True))
                 return
@@ -273,14 +273,14 @@ class _Writing:
         from_place: dict[int, Spot] = {}
         for at, (place, layer) in self._returned:
             spot = layers.value_spots.get(self._made.outputs[at])
-            if short.is_gone(layer) or spot is None or not is_inside(layers, spot[1]):
+            if short.is_gone(layer) or spot is None or not layers.holds(spot[1]):
                 continue
             there = spot[0], short.number_among_kept(layer) - spot[1]
             if from_place.setdefault(place, there) != there:
                 raise UnlikeError
         for at, (place, layer) in self._returned:
             of, spot = from_place.get(place), layers.value_spots.get(self._made.outputs[at])
-            inside = spot is not None and is_inside(layers, spot[1])
+            inside = spot is not None and layers.holds(spot[1])
             if of is not None and (inside or short.is_gone(layer)):
                 found[at] = self._value(of[0], layer - of[1])
             elif short.is_gone(layer):

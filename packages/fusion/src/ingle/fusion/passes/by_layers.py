@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.operation import typed_key
 
-from ..ir.aligned_layers import is_inside
 from ..ir.graph import Graph
 from ..ir.layers import Layers, layers_of
 from ..ir.short_graph import ShortGraph, UnlikeError
@@ -76,12 +75,7 @@ def by_layers(graph: Graph, layers: Layers | None, passes: Pass) -> tuple[Graph,
 def _short(graph: Graph, layers: Layers | None) -> ShortGraph | None:
     if layers is None or layers.last - layers.first + 1 < KEPT + FEWEST_LEFT_OUT:
         return None
-    try:
-        short = ShortGraph(graph, layers, KEPT, STEADY)
-        short.leave_out()
-    except UnlikeError:
-        return None
-    return short
+    return ShortGraph.of(graph, layers, KEPT, STEADY)
 
 
 def _whole(short: ShortGraph, found: Decomposed, opened: Opened) -> tuple[Decomposed, Layers]:
@@ -103,7 +97,7 @@ def _whole(short: ShortGraph, found: Decomposed, opened: Opened) -> tuple[Decomp
     for check in found.checks:
         position = short.nodes[check.node]
         spot = layers.node_spots.get(position)
-        if spot is not None and is_inside(layers, spot[1]):
+        if spot is not None and layers.holds(spot[1]):
             raise UnlikeError
         checks.append(check._replace(node=opened.origins[position]))
     sources = [_source(result) for result in scalars.results]

@@ -64,14 +64,8 @@ class _Unfolding(Tracer):
         self.position = 0
         """Which node of the graph is being recorded."""
         self.checks: list[tuple[Tensor, FlagText]] = []
-        self._within: list[Operation] = []
-        self._inside: list[bool] = []
-        """Which of them compute indices that need no check."""
-        self._ends: list[int] = []
-        """How many operations there may be before a body that is being written is too long."""
-        self._numbers_of: list[set[int]] = []
-        """The numbers in each of these bodies, which count, too: those that stand elsewhere already
-        as well, so that a body is as long wherever it stands."""
+        self._bodies: list[_Body] = []
+        """Those that are being written, one within the other."""
         self._operations = 0
         self._whole: set[Any] = set()
         self._answers: dict[Any, Answer] = {}
@@ -83,7 +77,7 @@ class _Unfolding(Tracer):
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         tick("writing composites out", RECORDED)
-        if self._ends and self._is_too_long():
+        if self._bodies and self._is_too_long():
             raise _TooLongError
         avals = avals_of(inputs)
         asked = (op, *avals)
@@ -109,7 +103,7 @@ class _Unfolding(Tracer):
             elif traits.starts is not None:
                 self._check_piece(op, inputs)
             self._operations += 1
-            self._dividing = bool(self._within) and traits.laws.by_inverse is not None
+            self._dividing = bool(self._bodies) and traits.laws.by_inverse is not None
             results = super().record(op, inputs)
             self._dividing = False
             self._images.note(op, inputs, results[0])
@@ -121,10 +115,10 @@ class _Unfolding(Tracer):
         foreign, operations = self._foreign, self._operations
         if op.operation.traits.inlined:
             return execute_body(op, inputs, self.backend.device)  # type: ignore[return-value]
-        if op.operation in self._within:
+        if op.operation in [body.operation for body in self._bodies]:
             # Control flow on a promise writes itself down again: it runs whole.
             raise _NeedsValueError
-        once = bool(self._within) or self._anew or self._images.found
+        once = bool(self._bodies) or self._anew or self._images.found
         key = None if once else self._copies.key(op, inputs)
         if key in self._whole:
             return self._left(op, inputs)
@@ -135,10 +129,7 @@ class _Unfolding(Tracer):
         most = MOST_NODES if op.operation.loop is None else MOST_STEPS
         # Each result takes some operations: a piece of many is cut out and reshaped.
         end = operations + most + 4 * len(infer(op, inputs))
-        self._within.append(op.operation)
-        self._inside.append(self._known.takes_inside(op, inputs))
-        self._ends.append(end)
-        self._numbers_of.append(set())
+        self._bodies.append(_Body(op.operation, end, self._known.takes_inside(op, inputs), set()))
         try:
             made = execute_body(op, inputs, self.backend.device)
             if not self._is_too_long() and (
@@ -150,10 +141,7 @@ class _Unfolding(Tracer):
         except (_NeedsValueError, _TooLongError, TraceError):
             pass
         finally:
-            self._within.pop()
-            self._inside.pop()
-            self._ends.pop()
-            self._numbers_of.pop()
+            self._bodies.pop()
         if key is not None:
             self._whole.add(key)
         self._rewind(*mark)
@@ -166,7 +154,8 @@ class _Unfolding(Tracer):
         return len(self.checks) + self._known.trusted
 
     def _is_too_long(self) -> bool:
-        return self._operations + len(self._numbers_of[-1]) > self._ends[-1]
+        body = self._bodies[-1]
+        return self._operations + len(body.numbers) > body.end
 
     def _left(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         """An operation that stays whole."""
@@ -183,13 +172,13 @@ class _Unfolding(Tracer):
         is_number = type(scalar.value) in (int, float) or isinstance(scalar.value, SymbolicInt)
         is_input = (self._dividing or self._anew) and is_number
         found = Log.number(self, scalar) if is_input else super().number(scalar)
-        for numbers in self._numbers_of:
-            numbers.add(found)
+        for body in self._bodies:
+            body.numbers.add(found)
         return found
 
     def _check(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Adds a flag that says whether an index is out of range, since kernels cannot raise."""
-        if any(self._inside):
+        if any(body.inside for body in self._bodies):
             return
         axis = op.attributes["axis"]
         size, indices = inputs[0].shape[axis], inputs[1]
@@ -236,6 +225,23 @@ class _Unfolding(Tracer):
 
     def _locate(self) -> None:
         """Does nothing: the operations of a body belong to no line of the user's code."""
+
+
+class _Body(NamedTuple):
+    """The body of a composite that is being written out.
+
+    Attributes:
+        operation: the composite.
+        end: how many operations there may be before it is too long.
+        inside: whether the indices that it computes need no check.
+        numbers: those in it, which count, too: those that stand elsewhere already as well, so that
+            a body is as long wherever it stands.
+    """
+
+    operation: Operation
+    end: int
+    inside: bool
+    numbers: set[int]
 
 
 class FlagText(NamedTuple):

@@ -118,7 +118,7 @@ class Shortened(ShortGraph):
         """The layer, among those that are there, of a node; None if it is in none."""
         layers = self.layers
         spot = layers.node_spots.get(position)
-        if spot is None or not layers.first <= spot[1] <= layers.last:
+        if spot is None or not layers.holds(spot[1]):
             return None
         return self.number_among_kept(spot[1])
 
@@ -153,7 +153,7 @@ class Shortened(ShortGraph):
 
     def _node(self, position: int, whole: Numbered) -> int:
         spot = self.layers.node_spots.get(position)
-        if spot is None or not self.layers.first <= spot[1] <= self.layers.last:
+        if spot is None or not self.layers.holds(spot[1]):
             return position
         return self._found(self.layers.nodes, spot, whole)
 
@@ -161,7 +161,7 @@ class Shortened(ShortGraph):
         spot = self.layers.value_spots.get(value)
         if spot is None:
             return value
-        inside = self.layers.first <= spot[1] <= self.layers.last
+        inside = self.layers.holds(spot[1])
         if self.whole.values[value].kind == "result" and not inside:
             return value
         return self._found(self.layers.values, spot, whole)
@@ -183,14 +183,7 @@ def shortened(graph: Graph, layers: Layers | None = None) -> Shortened | None:
     if type(graph) is not Graph or len(graph.nodes) < FEWEST_NODES:
         return None
     found = layers_of(graph) if layers is None else layers
-    if found is None:
-        return None
-    try:
-        short = Shortened(graph, found, KEPT, STEADY)
-        short.leave_out()
-    except UnlikeError:
-        return None
-    return short
+    return None if found is None else Shortened.of(graph, found, KEPT, STEADY)
 
 
 def is_complete(graph: Graph, views: Views, groups: Sequence[LoweredGroup]) -> bool:
