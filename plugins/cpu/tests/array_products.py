@@ -6,7 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pytest
 
+from ingle.fusion.render.llvm.targets import Target
+from ingle_cpu.matmul import blocking, launches, pack_launches, tile_fit, window_blocking
 from ingle_cpu.matmul.entries_table import entries_table
 from ingle_cpu.matmul.launches import Choice, Contraction, Epilogue, Problem, contraction, identity
 from ingle_cpu.matmul.plan import A, B, Pointer
@@ -101,3 +104,9 @@ def some_bytes(shape: tuple[int, ...], dtype: str, seed: int = 0) -> np.ndarray:
     limits = np.iinfo(dtype)
     numbers = np.random.default_rng(seed)
     return numbers.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True)
+
+
+def stand_in(monkeypatch: pytest.MonkeyPatch, other: Target) -> None:
+    """Has products chosen and compiled for another processor that this one can stand in for."""
+    for module in (blocking, launches, pack_launches, tile_fit, window_blocking):
+        monkeypatch.setattr(module, "target", lambda: other)

@@ -18,6 +18,7 @@ from array_products import (
     problem_of,
     random,
     some_bytes,
+    stand_in,
     table_of,
 )
 from hypothesis import example, given, settings
@@ -30,8 +31,7 @@ from ingle.fusion.support.disk_store import DiskStore
 from ingle_cpu.jit.engine import Engine
 from ingle_cpu.jit.host import Host, host
 from ingle_cpu.jit.object_symbols import undefined_symbols
-from ingle_cpu.matmul import blocking, machine, pack_launches, tile_fit, window_blocking
-from ingle_cpu.matmul import launches as whole
+from ingle_cpu.matmul import machine
 from ingle_cpu.matmul import problem as matmul_problem
 from ingle_cpu.matmul.driver import driver_source
 from ingle_cpu.matmul.launches import (
@@ -325,8 +325,7 @@ class TestBytes:
     def test_tiles_and_machines(
         self, a_dtype: str, b_dtype: str, way: str, other: Target, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for module in (blocking, pack_launches, tile_fit, whole, window_blocking):
-            monkeypatch.setattr(module, "target", lambda: other)
+        stand_in(monkeypatch, other)
         if not machine.takes_quads(4):
             pytest.skip("this machine cannot stand in for that one")
         a, b = some_bytes((2, 50, 1300), a_dtype), some_bytes((2, 1300, 101), b_dtype, 1)
@@ -465,8 +464,7 @@ class TestTargets:
             pytest.skip("this machine has no AVX2")
         if not host().triple.startswith("x86_64"):
             pytest.skip("this machine is no x86-64")
-        for module in (blocking, pack_launches, tile_fit, whole, window_blocking):
-            monkeypatch.setattr(module, "target", lambda: found)
+        stand_in(monkeypatch, found)
         return found
 
     @pytest.mark.sampled(4)

@@ -8,15 +8,14 @@ from collections.abc import Iterator
 import llvmlite.binding as llvm
 import numpy as np
 import pytest
-from array_products import LAYOUTS, laid_out, multiply, problem_of, some_bytes
+from array_products import LAYOUTS, laid_out, multiply, problem_of, some_bytes, stand_in
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from ingle.fusion.kernel.code import Instruction
 from ingle.fusion.kernel.nest import Operand
 from ingle.fusion.render.llvm.targets import AVX2, AVX512, NEON, SSE2, Target
-from ingle_cpu.matmul import blocking, machine, pack_launches, tile_fit, window_blocking
-from ingle_cpu.matmul import launches as whole
+from ingle_cpu.matmul import machine
 from ingle_cpu.matmul import problem as matmul_problem
 from ingle_cpu.matmul.launches import Choice, Epilogue, choose
 from ingle_cpu.matmul.microkernel import micro_source, most_rows, most_vectors
@@ -69,8 +68,7 @@ def test_every_tile_of_every_machine(
     """Of the largest and the smallest numbers too, whose products are added in pairs."""
     if other.width > machine.target().width or machine.target() == NEON:
         pytest.skip("this machine cannot stand in for that one")
-    for module in (blocking, pack_launches, tile_fit, whole, window_blocking):
-        monkeypatch.setattr(module, "target", lambda: other)
+    stand_in(monkeypatch, other)
     a, b = some_bytes((2, 25, 650), dtypes[0]), some_bytes((2, 650, 51), dtypes[1], 1)
     a[0, :7], b[0, :, :7] = np.iinfo(dtypes[0]).min, np.iinfo(dtypes[1]).min
     a[1, :7], b[1, :, :7] = np.iinfo(dtypes[0]).max, np.iinfo(dtypes[1]).max

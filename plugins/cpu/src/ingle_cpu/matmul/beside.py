@@ -24,6 +24,7 @@ from .machine import target
 from .microkernel import lanes_of, most_rows, most_vectors
 from .problem import Choice, Problem
 from .tile import Tile
+from .tile_fit import cycles_of
 from .window_args import WindowArgs, window_args
 
 BESIDE = "beside"
@@ -40,8 +41,6 @@ masks make packing cheaper.
 """
 COPY = 4
 """Cycles in which a vector of an image is copied."""
-LATENCY = 4
-"""Cycles from a multiplication with addition to the next one of the same sum."""
 TOGETHER = 128
 """Places that are summed at once: what a tap sees there fits in the first-level cache."""
 
@@ -132,8 +131,7 @@ def beside_choice(problem: Problem, lying: Beside, workers: int) -> tuple[Choice
         for high in (most, max(1, most - 2)):
             tile = Tile("sliding", -(-m // -(-m // high)), vectors)
             tiles, panels = -(-m // tile.rows), of_channels // vectors
-            one = max(tile.rows * vectors / 2, (tile.rows + vectors) / 2, LATENCY)
-            one += STEP + CALL / deep
+            one = cycles_of(tile.rows, vectors) + STEP + CALL / deep
             copied = COPY * lying.windows.image1 * lying.windows.image2 / problem.k
             for blocks in range(1, panels + 1):
                 if panels % blocks:

@@ -14,8 +14,8 @@ from .code import beside_address, epilogue_code, micro_address
 from .epilogue import Epilogue, nest_args
 from .machine import target
 from .microkernel import lanes_of
-from .plan import A, B, Contraction, EntrySpec, Pointer
-from .problem import Choice, Problem, three
+from .plan import A, B, Contraction, EntrySpec, Pointer, aligned
+from .problem import Choice, Problem, three, three_steps
 
 WORTH = 1 << 14
 """Elements of the weight that a worker should have at least for the epilogue."""
@@ -61,17 +61,17 @@ def _args(problem: Problem, choice: Choice, lying: Beside) -> BesideArgs[int]:
     width = tile.vectors * lanes_of(problem.a_dtype, target())
     pixel = width * size
     line = lying.wide * pixel
-    plane = _aligned(lying.tall * line)
+    plane = aligned(lying.tall * line)
     copy = channels // width * plane
     tiles = -(-problem.m // tile.rows)
     high = -(-tiles // choice.row_blocks) * tile.rows
-    row = _aligned(choice.near * problem.k * size) + 64
+    row = aligned(choice.near * problem.k * size) + 64
     offsets_at = choice.near * copy
-    rows_at = offsets_at + _aligned(lying.together * problem.k * SIZES["int32"])
+    rows_at = offsets_at + aligned(lying.together * problem.k * SIZES["int32"])
     sums_at = rows_at + high * row
     sums = high * lying.taps * channels * size
     batches = three(problem.batch)
-    steps = (*_batch(problem.a_strides, size), *_batch(problem.b_strides, size))
+    steps = (*three_steps(problem.a_strides, size), *three_steps(problem.b_strides, size))
     return BesideArgs._make((
         micro_address(tile, problem.a_dtype, target()),
         problem.m, problem.n, problem.k, problem.turns, choice.near, lying.together, DEPTH_BLOCK,
@@ -83,15 +83,5 @@ def _args(problem: Problem, choice: Choice, lying: Beside) -> BesideArgs[int]:
         of.taps1, of.taps2, of.spread1 * line, of.spread2 * pixel,
         (of.start1 - lying.low1) * line + (of.start2 - lying.low2) * pixel,
         # Not a multiple of a page, where the workers' sums would meet in the same cache sets.
-        sums_at + _aligned(sums) + 576, offsets_at, rows_at, sums_at,
+        sums_at + aligned(sums) + 576, offsets_at, rows_at, sums_at,
     ))  # fmt: skip
-
-
-def _batch(strides: tuple[int, ...], size: int) -> list[int]:
-    """Bytes along three batch axes."""
-    found = [s * size for s in strides[:-2]]
-    return [0] * (3 - len(found)) + found
-
-
-def _aligned(count: int) -> int:
-    return -(-count // 64) * 64

@@ -145,12 +145,10 @@ class _Beside(DriverCode):
         row_block, rest = self.op("urem", unit, of.row_blocks), self.op("udiv", unit, of.row_blocks)
         self.block = self.op("urem", rest, of.channel_blocks)
         self.matrix = self.op("udiv", rest, of.channel_blocks)
-        a, b = self._matrices()
+        strides = (self.a, (of.a0, of.a1, of.a2)), (self.b, (of.b0, of.b1, of.b2))
+        a, b = self.matrices(self.matrix, (of.batch1, of.batch2), strides)
         b = self.shift(b, self.times(self.times(self.block, of.channels), of.channel))
-        self.begin, self.end = (
-            self.op("udiv", self.times(n, of.tiles), of.row_blocks)
-            for n in (row_block, self.plus(row_block, "1"))
-        )
+        self.begin, self.end = self.share(row_block, of.tiles, of.row_blocks)
         self._clear()
 
         def some(image: str, carried: Values) -> Values:
@@ -165,19 +163,6 @@ class _Beside(DriverCode):
         w.loop("images", "0", of.images, of.at_once, [("ptr", a), ("ptr", b)], some)
         self._finish()
         return []
-
-    def _matrices(self) -> tuple[str, str]:
-        """Where a matrix of the batch is in a and b."""
-        of = self.of
-        rest, index2 = (self.op(word, self.matrix, of.batch2) for word in ("udiv", "urem"))
-        index0, index1 = (self.op(word, rest, of.batch1) for word in ("udiv", "urem"))
-        a, b = self.a, self.b
-        for index, a_step, b_step in (
-            (index0, of.a0, of.b0), (index1, of.a1, of.b1), (index2, of.a2, of.b2)
-        ):  # fmt: skip
-            a = self.shift(a, self.times(index, a_step))
-            b = self.shift(b, self.times(index, b_step))
-        return a, b
 
     def _clear(self) -> None:
         """Zeros around all images: nothing else is ever written there."""

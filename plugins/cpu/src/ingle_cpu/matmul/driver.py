@@ -111,9 +111,9 @@ class _Driver(FetchingCode):
         panel_block = self.op("urem", rest, self.arg.panel_blocks)
         self.matrix = self.op("udiv", rest, self.arg.panel_blocks)
         a, self.b, self.result = self._matrices()
-        self.first, end = self._share(row_block, self.arg.tiles, self.arg.row_blocks)
+        self.first, end = self.share(row_block, self.arg.tiles, self.arg.row_blocks)
         self.count = self.minus(end, self.first)
-        self.start, self.stop = self._share(panel_block, self.arg.panels, self.arg.panel_blocks)
+        self.start, self.stop = self.share(panel_block, self.arg.panels, self.arg.panel_blocks)
         a = self.shift(a, self.times(self.first, self.arg.a_tile))
         self.first_row = self.pad()
         self.end_column, *_ = self.place(self.stop)
@@ -156,30 +156,15 @@ class _Driver(FetchingCode):
         self.rows_at = self.choose(self.packs_a, self.packed, here, "ptr")
         self.w.loop("near", self.start, self.stop, self.arg.near, [], self._panels)
 
-    def _share(self, block: str, whole: str, blocks: str) -> tuple[str, str]:
-        """From where to where a block goes, if all are as even as can be."""
-        start, stop = self.times(block, whole), self.times(self.plus(block, "1"), whole)
-        return self.op("udiv", start, blocks), self.op("udiv", stop, blocks)
-
     def _matrices(self) -> Values:
         """Where this matrix of the batch is in a, b and the result."""
-        index2 = self.op("urem", self.matrix, self.arg.batch2)
-        rest = self.op("udiv", self.matrix, self.arg.batch2)
-        index1, index0 = (
-            self.op("urem", rest, self.arg.batch1),
-            self.op("udiv", rest, self.arg.batch1),
-        )
-        found = []
         arg = self.arg
-        for pointer, strides in (
+        pointers = (
             (self.a, (arg.a0, arg.a1, arg.a2)),
             (self.b_all, (arg.b0, arg.b1, arg.b2)),
             (self.c, (arg.c0, arg.c1, arg.c2)),
-        ):
-            for stride, index in zip(strides, (index0, index1, index2), strict=True):
-                pointer = self.shift(pointer, self.times(index, stride))
-            found.append(pointer)
-        return found
+        )
+        return self.matrices(self.matrix, (arg.batch1, arg.batch2), pointers)
 
     def _panels(self, j: str, _: Values) -> Values:
         """All rows times some panels."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ingle.fusion.device.llvm import Values, Writer
@@ -54,6 +55,30 @@ class DriverCode:
 
     def equal(self, a: str, b: str) -> str:
         return self.w.let("equal", f"icmp eq i64 {a}, {b}")
+
+    def share(self, block: str, whole: str, blocks: str) -> tuple[str, str]:
+        """From where to where a block goes, if all are as even as can be."""
+        start, stop = self.times(block, whole), self.times(self.plus(block, "1"), whole)
+        return self.op("udiv", start, blocks), self.op("udiv", stop, blocks)
+
+    def matrices(
+        self, matrix: str, batch: tuple[str, str], pointers: Sequence[tuple[str, Sequence[str]]]
+    ) -> Values:
+        """Where a matrix of the batch is.
+
+        Args:
+            matrix: its number.
+            batch: the sizes of the last two batch axes.
+            pointers: with strides along three of them.
+        """
+        index2, rest = self.op("urem", matrix, batch[1]), self.op("udiv", matrix, batch[1])
+        index1, index0 = self.op("urem", rest, batch[0]), self.op("udiv", rest, batch[0])
+        found = []
+        for pointer, strides in pointers:
+            for stride, index in zip(strides, (index0, index1, index2), strict=True):
+                pointer = self.shift(pointer, self.times(index, stride))
+            found.append(pointer)
+        return found
 
 
 class ImageCode(DriverCode):

@@ -40,12 +40,12 @@ from .machine import target
 from .microkernel import lanes_of
 from .pack_launches import packed
 from .packing import Packing
-from .plan import A, B, Pointer
+from .plan import A, B, Pointer, aligned
 from .plan import Contraction as Contraction
 from .plan import EntrySpec as EntrySpec
 from .problem import Choice as Choice
 from .problem import Problem as Problem
-from .problem import three
+from .problem import three, three_steps
 from .tile import a_form, b_form, compute_dtype
 from .tile_fit import tiles_of
 from .window_args import window_args
@@ -175,25 +175,25 @@ def _scratch(problem: Problem, choice: Choice, arguments: int, pointers: int) ->
     dtype = compute_dtype(problem.a_dtype)
     size = SIZES[dtype]
     width, _, panels = widths(problem, choice)
-    pointers_at = max(_ARGUMENTS, _aligned(8 * arguments))
-    tiles = pointers_at + max(_POINTERS, _aligned(8 * pointers))
-    packed = tiles + _aligned(_group(choice) * choice.tile.rows * width * size)
+    pointers_at = max(_ARGUMENTS, aligned(8 * arguments))
+    tiles = pointers_at + max(_POINTERS, aligned(8 * pointers))
+    packed = tiles + aligned(_group(choice) * choice.tile.rows * width * size)
     depth, _ = depths(problem, choice)
     deep = smallest(problem.k // choice.tile.numbers * problem.at_once, depth) * size
     high = -(-tiles_of(problem, choice) // choice.row_blocks) * choice.tile.rows
-    panel = packed + _aligned(high * deep if choice.pack_a == "local" else 0)
+    panel = packed + aligned(high * deep if choice.pack_a == "local" else 0)
     # Windows are packed a vector's square at a time, which may reach behind the last row.
     behind = width * lanes_of(dtype, target()) * size if problem.windows else 0
     local = choice.near * width * deep + behind
-    sums = panel + _aligned(local if choice.pack_b == "local" else 0)
+    sums = panel + aligned(local if choice.pack_b == "local" else 0)
     wide = -(-panels // choice.panel_blocks) * width
     if image := padded(problem, choice):
         local = image.nbytes(_block_panels(problem, choice), width, size)
-        sums = panel + _aligned(local)
+        sums = panel + aligned(local)
     long = problem.k // choice.tile.numbers > depth or problem.turns > problem.at_once
     waiting = high * wide * size if long else 0
-    offsets = _aligned(sums + waiting)
-    total = offsets + _aligned(problem.k * SIZES["int32"] if image else 0)
+    offsets = aligned(sums + waiting)
+    total = offsets + aligned(problem.k * SIZES["int32"] if image else 0)
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
     return _Scratch(pointers_at, tiles, packed, panel, sums, offsets, total + 576)
 
@@ -207,10 +207,6 @@ def _block_panels(problem: Problem, choice: Choice) -> int:
 def _group(choice: Choice) -> int:
     """Tiles of a row that are computed before the epilogue is called for them."""
     return choice.near if choice.slides else GROUP
-
-
-def _aligned(count: int) -> int:
-    return -(-count // 64) * 64
 
 
 def _compute_entry(
@@ -385,6 +381,5 @@ def _result(
     plain = is_identity(epilogue) and strides[0][-1] == 1
     if not plain:
         return dict.fromkeys(("plain", *names), 0)
-    *batch, row, _ = (s * SIZES[dtype] for s in strides[0])
-    steps = [0] * (3 - len(batch)) + batch
+    row, steps = strides[0][-2] * SIZES[dtype], three_steps(strides[0], SIZES[dtype])
     return dict(zip(names, (row, *steps), strict=True), plain=1)

@@ -40,6 +40,8 @@ def packed(
     units = math.prod(packing.sizes) * packing.panels * slabs
     one = packing.width * smallest(slab, depth)
     # A unit's neighbours are the panels beside it, which lie in the same pages.
-    grain = largest(1, WORTH // one, *[] if along_k else [packing.panels])
+    grain = largest(1, WORTH // one)
+    if not along_k:
+        grain = largest(grain, packing.panels)
     args = tuple(values[name] for name in PANEL_ARGS)
     return EntrySpec(function, tuple(pointers), args, units, grain, independent)

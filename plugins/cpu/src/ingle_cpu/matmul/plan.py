@@ -22,6 +22,11 @@ class Pointer(NamedTuple):
 A, B = Pointer("a"), Pointer("b")
 
 
+def aligned(nbytes: int) -> int:
+    """As many bytes, up to the end of a cache line."""
+    return -(-nbytes // 64) * 64
+
+
 class EntrySpec(NamedTuple):
     """A kernel call of a plan.
 

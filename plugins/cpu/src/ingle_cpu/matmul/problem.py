@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from ingle.fusion.device.kernels import Windows
@@ -114,6 +115,12 @@ class Variation(NamedTuple):
     pack_a: str
     pack_b: str
     scale: float
+
+
+def three_steps(strides: Sequence[int], size: int) -> list[int]:
+    """Bytes along three batch axes, of strides that end with those of rows and columns."""
+    found = [stride * size for stride in strides[:-2]]
+    return [0] * (3 - len(found)) + found
 
 
 def three(sizes: tuple[int, ...]) -> tuple[int, int, int]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 
 from .amx import tile_cycles
-from .beside import LATENCY
 from .machine import target
 from .microkernel import most_rows, most_vectors
 from .problem import Choice, Problem
@@ -23,6 +22,8 @@ FEW = 8
 """Up to so many rows, packing b costs more than reading it several times; or tiles, where b is
 packed for a few of them.
 """
+LATENCY = 4
+"""Cycles from a multiplication with addition to the next one of the same sum."""
 
 
 def is_readable(problem: Problem, dtype: str) -> bool:

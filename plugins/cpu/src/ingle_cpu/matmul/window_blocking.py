@@ -119,12 +119,11 @@ def sliding_tiles(m: int, image: Padded, lanes: int) -> list[tuple[Tile, float]]
     if image.flat:
         return [(tile, cycles)]
     found = [(tile, cycles * image.rows)]
-    if image.across <= lanes:
-        for rows in range(2, MOST_STACKED + 1):
-            if _stacks(image, rows, lanes):
-                tile = tile_for("stacked", m, rows, rows)
-                each = -(-m // tile.rows) * cycles_of(tile.rows, rows)
-                found.append((tile, each * (image.rows // rows)))
+    for rows in range(2, MOST_STACKED + 1):
+        if _stacks(image, rows, lanes):
+            tile = tile_for("stacked", m, rows, rows)
+            each = -(-m // tile.rows) * cycles_of(tile.rows, rows)
+            found.append((tile, each * (image.rows // rows)))
     return found
 
 
