@@ -138,10 +138,11 @@ class Decompositions:
         return self._failed < IN_VAIN
 
     def is_worth_making(self, examples: Sequence[Sequence[Any]]) -> bool:
-        """Whether one can hold for the last of some examples and for another one: not where all
-        others have one that does not hold for that one, since then bodies differ."""
-        others = [self.serving(numbers) is None for numbers in examples[:-1]]
-        return self.may_serve and (any(others) or not others)
+        """Whether one can hold for the last of some examples and for another one: not where one
+        holds for all others and not for that one, since then bodies differ."""
+        others = [self.serving(numbers) for numbers in examples[:-1]]
+        differ = bool(others) and others[0] is not None and all(o is others[0] for o in others)
+        return self.may_serve and not differ
 
     @property
     def serves(self) -> bool:
