@@ -38,3 +38,25 @@ def test_every_module_can_be_imported_and_has_what_is_asked_for_late() -> None:
     run = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
     assert run.returncode == 0, run.stderr
     assert run.stdout == ""
+
+
+UNUSED = (
+    "asyncio", "cffi", "decimal", "difflib", "email", "fractions", "http", "importlib.metadata",
+    "ingle.autodiff", "ingle.fusion", "ingle.optim.schedule.names", "ingle.tensor.checked",
+    "ingle.tensor.pytorch_names", "ingle.testkit", "ingle_cpu", "ingle_numpy", "llvmlite",
+    "matplotlib", "multiprocessing", "numpy.random", "numpy.testing", "scipy", "secrets", "socket",
+    "ssl", "statistics", "subprocess", "tempfile", "torch", "unittest", "urllib.request",
+)  # fmt: skip
+"""What programs need late, few or none of them."""
+
+
+def test_an_import_loads_nothing_that_is_needed_later() -> None:
+    program = (
+        "import sys, numpy\n"
+        "before = set(sys.modules)\n"  # what NumPy loads, some versions of it more
+        "import ingle.tensor, ingle.nn, ingle.optim\n"
+        "print(*sorted(set(sys.modules) & set(sys.argv[1:]) - before))"
+    )
+    command = [sys.executable, "-c", program, *UNUSED]
+    run = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert run.stdout.split() == []

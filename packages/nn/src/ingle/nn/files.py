@@ -8,7 +8,6 @@ import glob
 import os
 import platform
 import re
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -75,7 +74,7 @@ def atomic_write(path: str | os.PathLike[str]) -> Iterator[IO[bytes]]:
     'whole'
     """
     target = as_path("atomic_write", path, "the path of the file to write")
-    part = target.with_name(f"{_lead(target)}{os.getpid()}.{secrets.token_hex(4)}.part")
+    part = target.with_name(f"{_lead(target)}{os.getpid()}.{os.urandom(4).hex()}.part")
     with writing(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         _clear(target)

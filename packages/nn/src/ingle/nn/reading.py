@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import math
 import sys
@@ -131,7 +130,9 @@ def _nearby(path: Path) -> str:
         return f"; the folder {path.parent} cannot be read: {error.strerror}"
     if not names:
         return f"; the folder {path.parent} holds no .safetensors file"
-    close = difflib.get_close_matches(path.name, names, n=3, cutoff=0.0)
+    from difflib import get_close_matches  # which few programs come to need
+
+    close = get_close_matches(path.name, names, n=3, cutoff=0.0)
     return f"; the folder holds for example {', '.join(close)}"
 
 

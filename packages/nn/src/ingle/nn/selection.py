@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
@@ -88,7 +87,9 @@ def _matcher(selector: Selector) -> Predicate:
 
 
 def _nothing(selector: str | re.Pattern[str], paths: list[str]) -> str:
+    from difflib import get_close_matches  # which few programs come to need
+
     text = selector if isinstance(selector, str) else selector.pattern
-    close = difflib.get_close_matches(text, paths, n=3, cutoff=0.4) or paths[:5]
+    close = get_close_matches(text, paths, n=3, cutoff=0.4) or paths[:5]
     have = ", ".join(close) if paths else "none: the module has no parameters"
     return f"select: no parameter matches {text!r}; there are for example: {have}"

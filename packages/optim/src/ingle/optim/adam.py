@@ -13,7 +13,7 @@ from .batched_update import alike, batched_update
 from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least, fractions, several
-from .schedule import Rate
+from .schedule.rate import Rate
 from .slots import Slot
 from .updates import ADAM_UPDATE, Decay, adam_numbers, adam_update
 

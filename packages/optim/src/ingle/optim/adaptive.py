@@ -11,7 +11,7 @@ from ingle.tensor import Tensor
 from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least, decayed, fraction
-from .schedule import Rate
+from .schedule.rate import Rate
 from .slots import Slot
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
@@ -13,7 +12,7 @@ from ingle.tensor.structure import Structured
 
 from .counts import shared
 from .options import at_step
-from .schedule import Rate, Schedule, rate_at
+from .schedule.rate import Rate, Schedule, rate_at
 from .slots import Slot
 
 Parameters: TypeAlias = (
@@ -143,7 +142,9 @@ def _instead(name: object, assigned: str = "") -> str:
 def _no_option(name: object, known: Collection[str]) -> str:
     if name in ("lr", "params"):
         return f"{name!r} is none of the options; write {_instead(name, ' = ...')}"
-    near = difflib.get_close_matches(str(name), known, n=1)
+    from difflib import get_close_matches  # which few programs come to need
+
+    near = get_close_matches(str(name), known, n=1)
     meant = f"; did you mean {near[0]!r}?" if near else f". There are: {', '.join(sorted(known))}"
     return f"there is no option {name!r}{meant}"
 

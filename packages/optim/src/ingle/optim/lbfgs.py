@@ -17,7 +17,7 @@ from .counts import advance
 from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least
-from .schedule import Rate
+from .schedule.rate import Rate
 from .slots import Slot
 
 Closure = Callable[[], "Tensor | tuple[Tensor, Gradients]"]

@@ -15,7 +15,7 @@ from .complex_parameters import refuse_complex
 from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least, decayed, fraction, several
-from .schedule import Rate
+from .schedule.rate import Rate
 from .slots import Slot
 
 

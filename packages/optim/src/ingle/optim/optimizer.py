@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import inspect
 import math
 from collections.abc import Mapping, Sequence
@@ -22,7 +21,7 @@ from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
 from .counts import advance
 from .groups import Group, Parameters, add_groups, make_groups
 from .options import refuse_no_number
-from .schedule import Rate
+from .schedule.rate import Rate
 from .slots import Slot
 
 _INSTEAD = {
@@ -319,7 +318,9 @@ def _refuse_unknown(kind: type[Optimizer], given: Mapping[str, Any]) -> None:
     known = _defaults_of(kind)
     unknown = next((name for name in given if name not in known), None)
     if known and unknown is not None:
-        near = difflib.get_close_matches(unknown, known, n=1)
+        from difflib import get_close_matches  # which few programs come to need
+
+        near = get_close_matches(unknown, known, n=1)
         raise ArgumentError(
             f"{kind.__name__}: there is no option {unknown!r}"
             + (f"; did you mean {near[0]}=?" if near else ".")

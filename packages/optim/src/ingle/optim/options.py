@@ -9,7 +9,7 @@ from ingle.tensor import Tensor
 from ingle.tensor.argument_checks import is_number
 from ingle.tensor.errors import ArgumentError
 
-from .schedule.rates import number_at
+from .schedule.rate import number_at
 
 
 def scheduled(value: Any) -> bool:

@@ -12,7 +12,7 @@ from .batched_update import alike, batched_update
 from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least
-from .schedule import Rate
+from .schedule.rate import Rate
 from .slots import Slot
 from .updates import momentum_op, momentum_update
 

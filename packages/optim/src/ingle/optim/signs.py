@@ -12,7 +12,7 @@ from ingle.tensor.errors import ArgumentError
 from .groups import Parameters
 from .optimizer import Optimizer
 from .options import at_least, decayed, fractions, several
-from .schedule import Rate
+from .schedule.rate import Rate
 from .slots import Slot
 
 

@@ -22,7 +22,6 @@ import functools
 import hashlib
 import os
 import re
-import secrets
 import stat
 import sys
 import warnings
@@ -262,7 +261,7 @@ class Directory:
         os.unlink(self._place(name), dir_fd=self._number)
 
     def write(self, name: str, entry: bytes) -> None:
-        temporary = f"{TEMPORARY}{secrets.token_hex(8)}"
+        temporary = f"{TEMPORARY}{os.urandom(8).hex()}"
         number = self.open(temporary, _CREATE)
         try:
             with os.fdopen(number, "wb") as file:

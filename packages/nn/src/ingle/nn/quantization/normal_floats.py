@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import pairwise
-from statistics import NormalDist
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor
@@ -25,6 +24,8 @@ def values() -> tuple[float, ...]:
     >>> [round(v, 4) for v in values()[:3]], values()[7]
     ([-1.0, -0.6962, -0.5251], 0.0)
     """
+    from statistics import NormalDist  # with fractions and decimals, for few programs
+
     quantile = NormalDist().inv_cdf
 
     def side(count: int) -> list[float]:

@@ -46,3 +46,11 @@ class ClosedForm:
                 + (f", as it has in PyTorch; here: {told}" if told else ""),
                 name=name, obj=self,
             )  # fmt: skip
+
+
+def check_count(name: str, argument: str, value: int, least: int = 1) -> None:
+    """Refuses what is no whole number of at least so many."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise ArgumentError(
+            f"{name}: {argument} must be an integer of at least {least}, got {value!r}"
+        )

@@ -12,8 +12,8 @@ from ingle.tensor.errors import ArgumentError
 from ingle.tensor.numbers import cos
 from ingle.tensor.other_names import also
 
-from .closed_form import ClosedForm
-from .rates import Rate, _count, rate_at
+from .closed_form import ClosedForm, check_count
+from .rate import Rate, rate_at
 
 
 @also(total_iters="steps")
@@ -32,7 +32,7 @@ class Factor(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Factor", "steps", self.steps, 0)
+        check_count("Factor", "steps", self.steps, 0)
 
     def __call__(self, step: int) -> float:
         return self.lr * self.factor if step < self.steps else self.lr
@@ -78,7 +78,7 @@ class CosineAnnealing(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("CosineAnnealing", "half", self.half)
+        check_count("CosineAnnealing", "half", self.half)
 
     def __call__(self, step: int) -> float:
         wave = 1.0 + cos(math.pi * step / self.half)
@@ -110,8 +110,8 @@ class WarmRestarts(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("WarmRestarts", "first", self.first)
-        _count("WarmRestarts", "factor", self.factor)
+        check_count("WarmRestarts", "first", self.first)
+        check_count("WarmRestarts", "factor", self.factor)
 
     def __call__(self, step: int) -> float:
         length, place = self.first, step
@@ -151,9 +151,9 @@ class Cyclic(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Cyclic", "up", self.up)
+        check_count("Cyclic", "up", self.up)
         if self.down is not None:
-            _count("Cyclic", "down", self.down)
+            check_count("Cyclic", "down", self.down)
         if self.mode not in ("triangular", "triangular2", "exp_range"):
             raise ArgumentError(
                 "Cyclic: mode must be 'triangular', 'triangular2' or 'exp_range', got "
@@ -203,8 +203,8 @@ class Noam(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Noam", "warmup", self.warmup)
-        _count("Noam", "features", self.features)
+        check_count("Noam", "warmup", self.warmup)
+        check_count("Noam", "features", self.features)
 
     def __call__(self, step: int) -> float:
         count = step + 1

@@ -9,8 +9,7 @@ from typing import Any, Literal, SupportsFloat
 from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError
 
-from .closed_form import ClosedForm
-from .rates import _count
+from .closed_form import ClosedForm, check_count
 
 
 class Plateau(ClosedForm):
@@ -60,8 +59,8 @@ class Plateau(ClosedForm):
             raise ArgumentError(
                 f"Plateau: threshold_mode must be 'rel' or 'abs', got {threshold_mode!r}"
             )
-        _count("Plateau", "patience", patience, 0)
-        _count("Plateau", "cooldown", cooldown, 0)
+        check_count("Plateau", "patience", patience, 0)
+        check_count("Plateau", "cooldown", cooldown, 0)
         self.lr, self.mode, self.factor, self.patience = lr, mode, factor, patience
         self.threshold, self.threshold_mode = threshold, threshold_mode
         self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps

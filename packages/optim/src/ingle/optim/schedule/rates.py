@@ -4,64 +4,17 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Literal
 
-from ingle.tensor.argument_checks import is_number, number
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError
-from ingle.tensor.followed import as_float
-from ingle.tensor.hosting import called
 from ingle.tensor.numbers import cos
 from ingle.tensor.other_names import also
 
-from .closed_form import ClosedForm
-
-Schedule = Callable[[int], float]
-Rate: TypeAlias = "float | Schedule"
-
-
-def rate_at(rate: Rate, step: int) -> float:
-    """A number as it is, or what a schedule gives for a step; checked to be a learning rate.
-
-    Raises:
-        ArgumentError: neither a number nor a schedule, or a rate that is negative or not finite.
-
-    >>> rate_at(0.1, 5), rate_at(lambda step: 0.1 / (step + 1), 4)
-    (0.1, 0.02)
-    """
-    if not (callable(rate) or is_number(rate)):
-        raise ArgumentError(f"learning rate: must be a number or a schedule, got {rate!r:.80}")
-    value = number_at(rate, step)
-    if not 0.0 <= value < math.inf:
-        raise ArgumentError(
-            f"learning rate: must be a finite number of at least 0, got {value} at step {step}"
-            + (f" from {rate!r}" if callable(rate) else "")
-        )
-    return value
-
-
-def number_at(number: Rate, step: int) -> float:
-    """A number as it is, or what a schedule gives for a step."""
-    # Compiled steps call a schedule again, so that it may use `math`, tables and branches.
-    return called(_Floats(number), step) if callable(number) else as_float(number)
-
-
-@dataclass(frozen=True)
-class _Floats:
-    """A schedule whose values are floats, whatever kind of numbers they were."""
-
-    schedule: Schedule
-
-    def __call__(self, step: int) -> float:
-        return as_float(self.schedule(step))
-
-
-def _count(name: str, argument: str, value: int, least: int = 1) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ArgumentError(
-            f"{name}: {argument} must be an integer of at least {least}, got {value!r}"
-        )
+from .closed_form import ClosedForm, check_count
+from .rate import Rate, Schedule, rate_at
 
 
 @dataclass(frozen=True)
@@ -95,7 +48,7 @@ class Step(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Step", "every", self.every)
+        check_count("Step", "every", self.every)
 
     def __call__(self, step: int) -> float:
         return self.lr * self.gamma ** (step // self.every)
@@ -165,7 +118,7 @@ class Linear(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Linear", "steps", self.steps)
+        check_count("Linear", "steps", self.steps)
 
     def __call__(self, step: int) -> float:
         done = min(step, self.steps) / self.steps
@@ -192,7 +145,7 @@ class Warmup(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Warmup", "steps", self.steps, 0)
+        check_count("Warmup", "steps", self.steps, 0)
 
     def __call__(self, step: int) -> float:
         if step >= self.steps:
@@ -224,8 +177,8 @@ class Cosine(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Cosine", "steps", self.steps)
-        _count("Cosine", "warmup", self.warmup, 0)
+        check_count("Cosine", "steps", self.steps)
+        check_count("Cosine", "warmup", self.warmup, 0)
         if self.warmup >= self.steps:
             raise ArgumentError(
                 f"Cosine: warmup={self.warmup} must be shorter than steps={self.steps}, which "
@@ -256,7 +209,7 @@ class Polynomial(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("Polynomial", "steps", self.steps)
+        check_count("Polynomial", "steps", self.steps)
 
     def __call__(self, step: int) -> float:
         left = 1.0 - min(step, self.steps) / self.steps
@@ -295,7 +248,7 @@ class OneCycle(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _count("OneCycle", "steps", self.steps)
+        check_count("OneCycle", "steps", self.steps)
         if not 0.0 <= self.rise <= 1.0:
             raise ArgumentError(f"OneCycle: rise must be in [0, 1], got {self.rise}")
         if self.anneal not in ("cos", "linear"):

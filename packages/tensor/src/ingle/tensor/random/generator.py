@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Sequence
 
 from ..cell import Cell
@@ -49,7 +49,7 @@ class Generator(Cell[int]):
     def seed(self, seed: int | None) -> None:
         """Starts the stream of a seed from its beginning; None takes a fresh seed."""
         if seed is None:
-            seed = secrets.randbits(63)
+            seed = int.from_bytes(os.urandom(8), "little") >> 1
         self._begin(seed, 0)
 
     def _begin(self, seed: int, counter: int) -> None:

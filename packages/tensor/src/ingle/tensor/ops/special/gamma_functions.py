@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,16 +45,15 @@ def lgamma(x: TensorLike, /) -> Tensor:
     return run1(_LGAMMA, as_floating(x, "lgamma"))
 
 
-def _bernoulli(count: int) -> list[Fraction]:
-    """Bernoulli's numbers B(2), B(4), … by their recurrence."""
-    b = [Fraction(1)]
-    for m in range(1, 2 * count + 1):
-        b.append(-sum(math.comb(m + 1, k) * b[k] for k in range(m)) / Fraction(m + 1))
-    return b[2::2]
-
-
-_B = _bernoulli(14)
-_LGAMMA_SERIES = [float(b / (2 * k * (2 * k - 1))) for k, b in enumerate(_B[:10], 1)][::-1]
+_BERNOULLI = (
+    (1, 6), (-1, 30), (1, 42), (-1, 30), (5, 66), (-691, 2730), (7, 6), (-3617, 510),
+    (43867, 798), (-174611, 330), (854513, 138), (-236364091, 2730), (8553103, 6),
+    (-23749461029, 870),
+)  # fmt: skip
+"""Bernoulli's numbers B(2), B(4), … as quotients."""
+_LGAMMA_SERIES = [p / (q * 2 * k * (2 * k - 1)) for k, (p, q) in enumerate(_BERNOULLI[:10], 1)][
+    ::-1
+]
 
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
@@ -116,7 +114,7 @@ def digamma(x: TensorLike, /) -> Tensor:
     return run1(_DIGAMMA, as_floating(x, "digamma"))
 
 
-_DIGAMMA_SERIES = [float(b / (2 * k)) for k, b in enumerate(_B[:10], 1)][::-1]
+_DIGAMMA_SERIES = [p / (q * 2 * k) for k, (p, q) in enumerate(_BERNOULLI[:10], 1)][::-1]
 
 _ROOT, _ROOT_REST = 1.4616321449683622, 9.549995429965697e-17
 """Where the digamma function is 0, in two parts."""
@@ -214,8 +212,8 @@ def _polygamma(x: Tensor, *, n: int) -> Tensor:
     end = at + steps
     squares = 1 / (end * end)
     terms, rising = [], float(s)
-    for k, b in enumerate(_B, 1):
-        terms.append(float(b) / math.factorial(2 * k) * rising)
+    for k, (p, q) in enumerate(_BERNOULLI, 1):
+        terms.append(p / q / math.factorial(2 * k) * rising)
         rising *= (s + 2 * k - 1) * (s + 2 * k)
     rest = polynomial(squares, terms[::-1]) / end + 0.5
     total = total + _power(1 / end, s) * rest + _power(1 / end, n) / n
