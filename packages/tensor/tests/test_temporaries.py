@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from ingle.tensor import temporaries
 from ingle.tensor.errors import ArgumentError
 
 told_apart = pytest.mark.skipif(
-    not temporaries.FEW, reason="this interpreter borrows the references of variables"
+    not temporaries.FEW, reason="this interpreter does not count references"
 )
 
 
@@ -51,6 +52,15 @@ def test_a_write_that_would_be_lost_is_refused() -> None:
 GLOBAL = it.zeros(3)
 
 
+def passed(x: it.Tensor) -> None:
+    x[0] = 1
+
+
+def stepwise(x: it.Tensor) -> Iterator[None]:
+    x[1] += 0
+    yield
+
+
 def test_what_is_held_anywhere_is_written() -> None:
     local, holder, rows, table = it.zeros(3), Holder(), [it.zeros(3)], {"a": it.zeros(3)}
     local[0] = 1
@@ -65,6 +75,9 @@ def test_what_is_held_anywhere_is_written() -> None:
         kept = row
     (named := it.zeros(3))[0] = 1
     operator.setitem(rows[0], 0, 1)
+    given = it.zeros(3)
+    passed(given)
+    next(stepwise(given))
     by_name = it.zeros(3)
     by_name.__setitem__(0, 1)
 
@@ -78,6 +91,7 @@ def test_what_is_held_anywhere_is_written() -> None:
     through(by_name)[2] = 0
     exec("x[0] = 1", {"x": by_name})
     found = [local, holder.x, Holder.shared, rows[0], table["a"], GLOBAL, kept, named, by_name]
+    found.append(given)
     assert [x.tolist() for x in found] == [[1.0, 0.0, 0.0]] * len(found)
 
 

@@ -254,7 +254,7 @@ class Tensor(NumberProtocol, Operators, Exchange):
         return int(self.numpy().item())
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        if getrefcount(self) <= FEW and is_lost(1):
+        if getrefcount(self) <= FEW and is_lost(self, 1):
             raise ArgumentError(
                 "x[...] = value: x is a temporary tensor that nobody holds, and the write would be "
                 "lost, since indexing and reading a cell make new tensors; write y[i, j] = value "
