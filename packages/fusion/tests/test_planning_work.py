@@ -251,7 +251,8 @@ def places_one_by_one(spans):
 @pytest.mark.parametrize("seed", range(40))
 def test_values_have_the_lowest_places_that_are_free(seed, monkeypatch):
     """However they are looked for."""
-    monkeypatch.setattr(arena, "FEW", 0 if seed % 2 else 60)
+    monkeypatch.setattr(arena, "FEW", 60 if seed % 3 == 0 else 0)
+    monkeypatch.setattr(arena, "SOME", 60 if seed % 3 == 1 else 0)
     draw = random.Random(seed)
     steps, spans = draw.randint(1, 40), []
     for value in range(draw.randint(0, 60)):

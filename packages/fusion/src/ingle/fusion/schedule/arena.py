@@ -7,11 +7,14 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from ingle.tensor.static_values import largest
 
 ALIGNMENT = 64
-FEW = 64
-"""Values up to which looking at all of them takes less time than a tree."""
+FEW, SOME = 256, 1 << 13
+"""Values up to which looking at all of them takes less time than a tree: one by one, and in arrays
+if their sizes are plain numbers."""
 
 
 class LiveBuffer(NamedTuple):
@@ -35,21 +38,35 @@ def packed(spans: Sequence[LiveBuffer]) -> tuple[dict[int, int], int]:
     ({7: 0, 9: 0, 8: 128}, 192)
     """
     offsets: dict[int, int] = {}
-    few = len(spans) <= FEW
-    calendar = _Intervals() if few else _Calendar(max([span.last for span in spans], default=0) + 1)
+    calendar = _calendar(spans)
     size = 0
     for span in sorted(spans, key=lambda s: (-s.nbytes, s.first, s.value)):
         room = -(-span.nbytes // ALIGNMENT) * ALIGNMENT
-        at = 0
-        for start, end in sorted(calendar.taken(span.first, span.last)):
-            if at + room <= start:
-                break
-            if end > at:
-                at = end
+        at = calendar.lowest(span.first, span.last, room)
         offsets[span.value] = at
         calendar.occupy(span.first, span.last, at, at + room)
         size = largest(size, at + room)
     return offsets, size
+
+
+def _calendar(spans: Sequence[LiveBuffer]) -> _Intervals | _SortedIntervals | _Calendar:
+    """What finds places for so many values in the least time."""
+    if len(spans) <= FEW:
+        return _Intervals()
+    if len(spans) <= SOME and all(type(s.nbytes) is int for s in spans):
+        return _SortedIntervals(len(spans))
+    return _Calendar(max([span.last for span in spans]) + 1)
+
+
+def _lowest(taken: Iterable[tuple[int, int]], room: int) -> int:
+    """The lowest place between pieces that are taken."""
+    at = 0
+    for start, end in sorted(taken):
+        if at + room <= start:
+            break
+        if end > at:
+            at = end
+    return at
 
 
 class _Pieces:
@@ -84,9 +101,41 @@ class _Intervals:
         """A piece is taken from a step to another."""
         self._entries.append((first, last, start, end))
 
-    def taken(self, first: int, last: int) -> list[tuple[int, int]]:
-        """Pieces that are not free at some time between two steps; they may overlap."""
-        return [(a, b) for start, end, a, b in self._entries if start <= last and end >= first]
+    def lowest(self, first: int, last: int, room: int) -> int:
+        """The lowest place with so much room between two steps."""
+        known = self._entries
+        return _lowest([(a, b) for f, till, a, b in known if f <= last and till >= first], room)
+
+
+class _SortedIntervals:
+    """The same in arrays, by where pieces start.
+
+    Args:
+        count: how many entries there will be.
+    """
+
+    def __init__(self, count: int) -> None:
+        self._entries = np.empty((4, count), np.int64)
+        self._count = 0
+
+    def occupy(self, first: int, last: int, start: int, end: int) -> None:
+        """A piece is taken from a step to another."""
+        entries, count = self._entries, self._count
+        at = int(entries[2, :count].searchsorted(start))
+        entries[:, at + 1 : count + 1] = entries[:, at:count]
+        entries[:, at] = first, last, start, end
+        self._count = count + 1
+
+    def lowest(self, first: int, last: int, room: int) -> int:
+        """The lowest place with so much room between two steps."""
+        firsts, lasts, starts, ends = self._entries[:, : self._count]
+        taken = (firsts <= last) & (lasts >= first)
+        starts, ends = starts[taken], ends[taken]
+        if not len(starts) or room <= starts[0]:
+            return 0
+        reached = np.maximum.accumulate(ends)
+        (wide,) = (starts[1:] - reached[:-1] >= room).nonzero()
+        return int(reached[wide[0] if len(wide) else -1])
 
 
 class _Calendar:
@@ -135,7 +184,11 @@ class _Calendar:
         for node in self._above(nodes).union(nodes):
             self._some[node].add(start, end)
 
-    def taken(self, first: int, last: int) -> Iterator[tuple[int, int]]:
+    def lowest(self, first: int, last: int, room: int) -> int:
+        """The lowest place with so much room between two steps."""
+        return _lowest(self._taken(first, last), room)
+
+    def _taken(self, first: int, last: int) -> Iterator[tuple[int, int]]:
         """Pieces that are not free at some time between two steps; they may overlap."""
         nodes = self._cover(first, last)
         for node in nodes:
