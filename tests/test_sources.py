@@ -91,10 +91,10 @@ def _spoken(file: Path) -> Iterator[tuple[str, int, ast.AST]]:
         if isinstance(node, ast.ImportFrom):
             yield from ((a.name, node.lineno, node) for a in node.names)
         elif isinstance(node, ast.Attribute):
-            # `seen.add(x)`: what Python's containers and `math` have too says nothing.
+            # `seen.add(x)`: what Python's containers, `math` and NumPy have too says nothing.
             owner = node.value.id if isinstance(node.value, ast.Name) else ""
             known = any(hasattr(c, node.attr) for c in CONTAINERS)
-            if not known and owner != "math":
+            if not known and owner not in ("math", "np"):
                 yield node.attr, node.lineno, node
         elif isinstance(node, ast.Constant) and id(node) not in docstrings:
             yield str(node.value), node.lineno, node

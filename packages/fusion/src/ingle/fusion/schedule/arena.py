@@ -121,7 +121,7 @@ class _SortedIntervals:
     def occupy(self, first: int, last: int, start: int, end: int) -> None:
         """A piece is taken from a step to another."""
         entries, count = self._entries, self._count
-        at = int(entries[2, :count].searchsorted(start))
+        at = int(np.searchsorted(entries[2, :count], start))
         entries[:, at + 1 : count + 1] = entries[:, at:count]
         entries[:, at] = first, last, start, end
         self._count = count + 1
@@ -134,7 +134,7 @@ class _SortedIntervals:
         if not len(starts) or room <= starts[0]:
             return 0
         reached = np.maximum.accumulate(ends)
-        (wide,) = (starts[1:] - reached[:-1] >= room).nonzero()
+        (wide,) = np.nonzero(starts[1:] - reached[:-1] >= room)
         return int(reached[wide[0] if len(wide) else -1])
 
 
