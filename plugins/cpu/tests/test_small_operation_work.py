@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle.tensor.device import backend_of
 from ingle_cpu.background.queue import queue
+from ingle_cpu.eager.single_operation import SingleOperations
 from ingle_cpu.memory import queues
 
 
@@ -70,4 +72,25 @@ def test_an_operation_that_is_written_down_takes_few_frames(name: str, most: int
         "reshape": lambda: it.reshape(x, (2, 2, 4)),
     }
     frames = frames_of(calls[name])
+    assert len(frames) <= most, frames
+
+
+@pytest.fixture
+def first_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no other shape came before, since operations that come with many share a plan."""
+    cpu: Any = backend_of("cpu").inner  # type: ignore[attr-defined]
+    fresh = SingleOperations(cpu, cpu.fusion, cpu._single_operations._native)
+    monkeypatch.setattr(cpu, "_single_operations", fresh)
+
+
+@pytest.mark.usefixtures("first_shapes")
+@pytest.mark.parametrize(("name", "most"), [("sum", 41), ("exp", 32), ("slice", 38)])
+def test_a_kernel_that_is_read_takes_few_frames(name: str, most: int) -> None:
+    x = given(2, 8)
+    calls: dict[str, Callable[[], it.Tensor]] = {
+        "sum": lambda: it.sum(x, axis=1),
+        "exp": lambda: it.exp(x),
+        "slice": lambda: x[:, 2:6],
+    }
+    frames = frames_of(lambda: calls[name]().numpy())
     assert len(frames) <= most, frames

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
+from functools import partial
 from operator import attrgetter
 from types import NoneType
 from typing import TYPE_CHECKING, Any
@@ -49,13 +52,15 @@ class _Small:
     __slots__ = ("address", "buffer", "home", "start")
 
     def __init__(self, bits: int) -> None:
-        self.buffer = np.empty((1 << bits) + _LINE, np.uint8)
-        first = self.buffer.__array_interface__["data"][0]
+        # An array of NumPy's would take six times as long to tell its address.
+        self.buffer: Any = _BUFFERS[bits]()
+        first = ctypes.addressof(self.buffer)
         self.home = _free[bits]
         self.start = -first % _LINE
         self.address = first + self.start
 
 
+_BUFFERS = [ctypes.c_char * ((1 << bits) + _LINE) for bits in range(SMALL.bit_length())]
 _free: list[list[_Small]] = [[] for _ in range(SMALL.bit_length())]
 """By the logarithm of their size."""
 
@@ -330,12 +335,24 @@ def new_handle(backend: Cpu, aval: Aval) -> CpuHandle:
     if nbytes > SMALL:
         label = Label(maker.get(), aval.shape, aval.dtype)
         return CpuHandle(backend, aval, _block(nbytes, label))
-    bits = (nbytes - 1).bit_length() if nbytes > _LINE else _LINE_BITS
+    return CpuHandle(backend, aval, _small(_bits(nbytes)))
+
+
+def small_memory(aval: Aval) -> Callable[[], _Small] | None:
+    """What gives memory to values of a shape and dtype; None where they are not small."""
+    nbytes = math.prod(aval.shape) * aval.dtype.itemsize
+    return partial(_small, _bits(nbytes)) if nbytes <= SMALL else None
+
+
+def _bits(nbytes: int) -> int:
+    return (nbytes - 1).bit_length() if nbytes > _LINE else _LINE_BITS
+
+
+def _small(bits: int) -> _Small:
     try:
-        memory = _free[bits].pop()
+        return _free[bits].pop()
     except IndexError:
-        memory = _Small(bits)
-    return CpuHandle(backend, aval, memory)
+        return _Small(bits)
 
 
 def _block(nbytes: int, label: Label) -> Block:

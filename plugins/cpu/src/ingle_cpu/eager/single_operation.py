@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ingle.fusion.device import Fusion, Graph, GraphPlans, Legality
+from ingle.fusion.device import CompiledPlan, Fusion, Graph, GraphPlans, Legality
 from ingle.tensor.blocks import call_holding
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.eager import ArrayHandle
@@ -26,6 +26,7 @@ from .any_size import OperationCalls, form_of
 
 if TYPE_CHECKING:
     from .any_shape import AnyShapeCall
+    from .direct_call import DirectCall
 
 FEW = 4096
 """Elements up to which NumPy's call is the faster one."""
@@ -100,7 +101,9 @@ class SingleOperations:
         size = max((math.prod(a.shape) for a in avals), default=0)
         if self._device.has_custom_kernel(op, avals) or self._device.takes_whole(op, avals):
             return self._device.execute_native  # type: ignore[no-any-return]
-        if traits.family == "movement" or traits.inlined:
+        if traits.family == "movement":
+            return self._moved(op, inputs)
+        if traits.inlined:
             return self._native
         if operation.name in SIZED or traits.access == "update":
             return self._in_order
@@ -214,6 +217,24 @@ class SingleOperations:
 
         return self._in_order if more else run
 
+    def _moved(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
+        """NumPy's kernel of an operation that mostly makes a view, and computes nothing that there
+        could be a warning of."""
+        _, kernel = self._device.resolve(op, inputs)
+        if kernel is None:
+            return self._native
+        device = self._device
+
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+            try:
+                made = kernel(op, *[x.value if type(x) is Scalar else x.array for x in inputs])  # type: ignore[union-attr]
+            except MemoryError:
+                return tuple(self._native(op, inputs))  # which asks the pool for what it keeps
+            found: tuple[Handle, ...] = device.wrap(op, made, inputs)
+            return found
+
+        return run
+
     def _in_order(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
         """Runs NumPy's kernel; its results lie in memory as a plan would have them."""
         in_order = self._device.in_order
@@ -245,9 +266,17 @@ class SingleOperations:
         )
 
         unknown = [] if calls is None else [calls]
+        direct: DirectCall | None = None
+        tried: CompiledPlan | None = None
+        direct_call = late("ingle_cpu.eager.direct_call").direct_call
         large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in infer(op, avals))
 
         def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
+            nonlocal direct, tried
+            if direct is not None:
+                found = direct(inputs)
+                if found is not None:
+                    return found
             handles = [x for x in inputs if isinstance(x, Handle)]
             values = [x.value for x in inputs if type(x) is Scalar]
             if large:
@@ -259,6 +288,10 @@ class SingleOperations:
             waiting, unknown[:] = unknown[:], ()
             for each in waiting:
                 each.note(executable, graph, handles, values)
+            newest = executable.newest
+            if newest is not tried:
+                tried = newest
+                direct = None if newest is None else direct_call(self._device, newest)
             return outputs
 
         return run

@@ -110,6 +110,12 @@ class CpuExecutable:
         return tuple([operand.buffer for operand in self.prepackable])
 
     @property
+    def bare(self) -> bool:
+        """Whether a run is so short that it keeps Python's lock, and has no operands that may be
+        prepacked."""
+        return self._quick and not self.prepackable
+
+    @property
     def long(self) -> bool:
         """Whether it takes so long that Ctrl-C should be able to end it."""
         return self._long
@@ -124,7 +130,7 @@ class CpuExecutable:
         """Runs them on buffers at these addresses; `prepacks` are the handles of some, or None."""
         tables, panels = self._chosen(prepacks) if prepacks else (self.usual, NO_PANELS)
         table = tables.taken()
-        scratch = _scratch.lend(tables.scratch, lent_memory) if tables.scratch else None
+        scratch = packing_memory.lend(tables.scratch, lent_memory) if tables.scratch else None
         place = 0 if scratch is None else scratch.address
         self._fill(tables, table, addresses, panels, scalars, place)
         if self._quick:
@@ -133,7 +139,7 @@ class CpuExecutable:
             self._run(table, donation)
         tables.idle.append(table)
         if scratch is not None:
-            _scratch.take_back(scratch)
+            packing_memory.take_back(scratch)
 
     def prepared(
         self,
@@ -221,9 +227,13 @@ class CpuExecutable:
         behind = [p.address for p in panels] if panels else ()
         tables.addresses.pack_into(table.base_bytes, 0, *addresses, scratch, *behind)
         if tables.patches:
-            words = {n: pack(scalars[n]) for n, pack in self._packers.items()}
-            for start, number in tables.patches:
-                table.arg_bytes[start : start + 8] = words[number]
+            self.patch(tables, table, scalars)
+
+    def patch(self, tables: TableSet, table: Table, scalars: Sequence[Any]) -> None:
+        """Writes the numbers of a run into the arguments of a table."""
+        words = {n: pack(scalars[n]) for n, pack in self._packers.items()}
+        for start, number in tables.patches:
+            table.arg_bytes[start : start + 8] = words[number]
 
     def _run(self, table: Table, donation: DonationState | None = None) -> None:
         began = time.perf_counter()
@@ -255,5 +265,5 @@ def _packer(dtype: str) -> Callable[[Any], bytes]:
     return pack
 
 
-_scratch = Lender()
+packing_memory = Lender()
 """Memory for what templates pack."""

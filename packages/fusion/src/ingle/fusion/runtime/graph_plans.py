@@ -210,6 +210,11 @@ class GraphPlans:
             return True
         return None if SizedGraph.gave_up(self._device, self._graph) else False
 
+    @property
+    def newest(self) -> CompiledPlan | None:
+        """The plan that was made last, if there is one."""
+        return self._plans[0] if self._plans else None
+
     def report(self) -> None:
         """Raises what went wrong in earlier runs in the background."""
         self._device.report()
