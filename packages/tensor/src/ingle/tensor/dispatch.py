@@ -387,16 +387,27 @@ def promote_several(name: str, argument: str, parts: Sequence[object]) -> list[H
 
 
 def _ready(operands: Sequence[tuple[str, object]]) -> list[Handle | Scalar] | None:
-    """The handles of tensors that have one dtype already, which most of them do."""
-    found: list[Handle | Scalar] = []
+    """The operands where nothing is cast, as mostly: tensors of one dtype, and numbers beside them
+    that their dtype holds."""
+    dtype: DType | None = None
+    numbers = False
     for _, x in operands:
-        if type(x) is not _tensor_type:
+        if type(x) is _tensor_type:
+            own = x._handle.dtype  # type: ignore[attr-defined]
+            if dtype is None:
+                dtype = own
+            elif own is not dtype:
+                return None
+        elif type(x) is float or (type(x) is int and x.bit_length() < LARGEST_EXPONENT):
+            numbers = True
+        else:
             return None
-        handle: Handle = x._handle  # type: ignore[attr-defined]
-        if found and handle.dtype is not found[0].dtype:
-            return None
-        found.append(handle)
-    return found
+    if dtype is None or (numbers and not dtype.is_inexact):
+        return None
+    return [
+        x._handle if type(x) is _tensor_type else Scalar(x, dtype)  # type: ignore[attr-defined, arg-type]
+        for _, x in operands
+    ]
 
 
 def promote_tensors(name: str, *operands: tuple[str, object]) -> list[Tensor]:

@@ -83,6 +83,27 @@ def _pad(op: Op, x: np.ndarray, value: np.ndarray) -> np.ndarray:
     return out
 
 
+def _tril(op: Op, x: np.ndarray) -> np.ndarray:
+    rows, columns = x.shape[-2:]
+    return _masked(op, x, np.tri(rows, columns, op.attributes["k"], dtype=bool))
+
+
+def _triu(op: Op, x: np.ndarray) -> np.ndarray:
+    rows, columns = x.shape[-2:]
+    return _masked(op, x, ~np.tri(rows, columns, op.attributes["k"] - 1, dtype=bool))
+
+
+def _masked(op: Op, x: np.ndarray, mask: np.ndarray) -> np.ndarray:
+    out: np.ndarray = empty(x.shape, x.dtype, op)
+    out.fill(0)
+    np.copyto(out, x, where=mask)
+    return out
+
+
+def _diagonal(op: Op, x: np.ndarray) -> np.ndarray:
+    return x.diagonal(op.attributes["offset"], -2, -1)
+
+
 KERNELS: dict[str, Callable[..., Any]] = {
     "pad": _pad,
     "reshape": _reshape,
@@ -92,4 +113,7 @@ KERNELS: dict[str, Callable[..., Any]] = {
     "concat": _concat,
     "unstack": _unstack,
     "where": _where,
+    "tril": _tril,
+    "triu": _triu,
+    "diagonal": _diagonal,
 }

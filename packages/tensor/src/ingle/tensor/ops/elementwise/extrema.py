@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...contract import Scalar
 from ...dispatch import Operand, TensorLike, call2, handle_of, promote, refuse_storage, run, wrap
 from ...dtypes import DType
 from ...errors import DTypeError
@@ -108,14 +109,17 @@ def clip(x: TensorLike, /, min: Operand | None = None, max: Operand | None = Non
     if min is None and max is None:
         return wrap(handle)
     given = [(name, v) for name, v in (("min", min), ("max", max)) if v is not None]
-    dtype = promote("clip", ("x", x), *given)[0].dtype
+    promoted, *bounds = promote("clip", ("x", x), *given)
+    dtype = promoted.dtype
     refuse_storage("clip", "x", dtype)
     if dtype.kind not in REAL:
         raise DTypeError(f"clip: x must be real numbers, got {dtype}; clip real(x) and imag(x)")
     low, high = _range(dtype)
-    lower: Operand = low if min is None else min
-    upper: Operand = high if max is None else max
-    return run(_CLIP, promote("clip", ("x", x), ("min", lower), ("max", upper), dtype=dtype))[0]
+    if min is None:
+        bounds.insert(0, Scalar(low, dtype))
+    if max is None:
+        bounds.append(Scalar(high, dtype))
+    return run(_CLIP, (promoted, *bounds))[0]
 
 
 def _range(dtype: DType) -> tuple[float, float]:

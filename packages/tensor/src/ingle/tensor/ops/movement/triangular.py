@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from ...contract import Aval, Handle, Shape
 from ...device import Device
-from ...dispatch import TensorLike, handle_of
+from ...dispatch import TensorLike, handle_of, run1
 from ...dtypes import default_float, int64
 from ...errors import ShapeError
+from ...operation import Operation, Traits
+from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import as_int, dtype_argument, matrix_shape
 from ..creation.ranges import arange
@@ -18,7 +24,6 @@ from .shapes import reshape
 from .slicing import slice
 
 if TYPE_CHECKING:
-    from ...contract import Shape
     from ...tensor import Tensor
 
 
@@ -34,8 +39,7 @@ def tril(x: TensorLike, /, *, k: int = 0) -> Tensor:
     >>> it.tril(it.ones((2, 3))).tolist()
     [[1.0, 0.0, 0.0], [1.0, 1.0, 0.0]]
     """
-    rows, columns = _positions("tril", x, k)
-    return where(greater_equal(rows, columns), x, False)
+    return _kept(TRIL, x, k)
 
 
 @guarded
@@ -50,8 +54,51 @@ def triu(x: TensorLike, /, *, k: int = 0) -> Tensor:
     >>> it.triu(it.ones((2, 3)), k=1).tolist()
     [[0.0, 1.0, 1.0], [0.0, 0.0, 1.0]]
     """
-    rows, columns = _positions("triu", x, k)
+    return _kept(TRIU, x, k)
+
+
+def _kept(triangle: Operation, x: TensorLike, k: int) -> Tensor:
+    handle, (n, m) = _matrices(triangle.name, x)
+    last = as_int(k, triangle.name, "k")
+    # Beyond the corners all diagonals are alike.
+    return run1(triangle.op(k=max(-n, min(last, m))), handle)
+
+
+def _lower(x: Tensor, *, k: int) -> Tensor:
+    rows, columns = _grid((x.shape[-2], x.shape[-1]), k, x.device)
+    return where(greater_equal(rows, columns), x, False)
+
+
+def _upper(x: Tensor, *, k: int) -> Tensor:
+    rows, columns = _grid((x.shape[-2], x.shape[-1]), k, x.device)
     return where(greater_equal(columns, rows), x, False)
+
+
+def _triangle_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((4, 4)),))
+    yield Sample((draw.array((2, 3, 5)),), {"k": 1})
+    yield Sample((draw.array((5, 2)),), {"k": -2})
+    yield Sample((draw.array((0, 3)),))
+
+
+def _triangle(public: Callable[..., Any], body: Callable[..., Any]) -> Operation:
+    name = public.__name__
+    return Operation(
+        name,
+        tensors=("x",),
+        statics=("k",),
+        rule=lambda x, *, k: x,
+        traits=Traits("movement", storage=True),
+        vjp={"x": lambda g, k: public(g, k=k)},
+        body=body,
+        public=public,
+        samples=_triangle_samples,
+        reference=getattr(np, name),
+    )
+
+
+TRIL = _triangle(tril, _lower)
+TRIU = _triangle(triu, _upper)
 
 
 @guarded
@@ -93,29 +140,52 @@ def diagonal(x: TensorLike, /, *, offset: int = 0) -> Tensor:
     >>> it.diagonal(it.asarray([[1, 2], [3, 4]])).tolist()
     [1, 4]
     """
-    shape = _matrices("diagonal", x)
+    handle, (n, m) = _matrices("diagonal", x)
     k = as_int(offset, "diagonal", "offset")
-    n, m = shape[-2:]
-    size = max(0, min(n, m - k) if k >= 0 else min(n + k, m))
-    lead = shape[:-2]
+    return run1(_DIAGONAL.op(offset=max(-n, min(k, m))), handle)
+
+
+def _diagonal_rule(x: Aval, *, offset: int) -> Aval:
+    n, m = x.shape[-2:]
+    return Aval((*x.shape[:-2], min(n, m - offset) if offset >= 0 else min(n + offset, m)), x.dtype)
+
+
+def _diagonal(x: Tensor, *, offset: int) -> Tensor:
+    lead, (n, m) = x.shape[:-2], x.shape[-2:]
+    size = min(n, m - offset) if offset >= 0 else min(n + offset, m)
     # In the matrix laid out flat, one step down and right is one row and one element.
     flat = reshape(x, (*lead, n * m))
-    start = 0 if not size else k if k >= 0 else -k * m
+    start = 0 if not size else offset if offset >= 0 else -offset * m
     steps = (*[1] * len(lead), m + 1)
     return slice(flat, (*[0] * len(lead), start), (*lead, size), steps)
 
 
-def _matrices(name: str, x: TensorLike) -> Shape:
-    shape = handle_of(x, name).shape
-    if len(shape) < 2:
-        raise ShapeError(f"{name}: x must have at least 2 axes, got shape {shape}")
-    return shape
+def _diagonal_samples(draw: Draw) -> Iterator[Sample]:
+    yield Sample((draw.array((3, 3)),))
+    yield Sample((draw.array((2, 4, 3)),), {"offset": -1})
+    yield Sample((draw.array((2, 5)),), {"offset": 2})
+    yield Sample((draw.array((0, 2)),), {"offset": 7})
 
 
-def _positions(name: str, x: TensorLike, k: int) -> tuple[Tensor, Tensor]:
-    shape = _matrices(name, x)
-    device = handle_of(x, name).backend.device
-    return _grid((shape[-2], shape[-1]), as_int(k, name, "k"), device)
+_DIAGONAL = Operation(
+    "diagonal",
+    tensors=("x",),
+    statics=("offset",),
+    rule=_diagonal_rule,
+    traits=Traits("movement", storage=True),
+    body=_diagonal,
+    public=diagonal,
+    samples=_diagonal_samples,
+    reference=lambda x, offset=0: np.diagonal(x, offset, -2, -1),
+)
+
+
+def _matrices(name: str, x: TensorLike) -> tuple[Handle, Shape]:
+    """The handle of a stack of matrices, and the shape of each."""
+    handle = handle_of(x, name)
+    if len(handle.shape) < 2:
+        raise ShapeError(f"{name}: x must have at least 2 axes, got shape {handle.shape}")
+    return handle, handle.shape[-2:]
 
 
 def _grid(shape: Shape, k: int, device: Device | str | None) -> tuple[Tensor, Tensor]:
