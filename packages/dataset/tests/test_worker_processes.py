@@ -54,6 +54,56 @@ def test_errors_of_samples_and_dead_processes_are_named() -> None:
         list(loader(MemoryDataset([3, 3]).map(os._exit)))
 
 
+class ReadsOnlyHere:
+    """What goes into a pickle, and does not come out of it."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return int, ("seven",)
+
+
+def what_stays(index: int) -> Any:
+    return ReadsOnlyHere() if index else (one for one in ())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("index", "why"), [(0, "another process.*cannot pickle"), (1, "unpickled.*'seven'")]
+)
+def test_batches_that_cannot_go_to_the_program_are_named(index: int, why: str) -> None:
+    made = loader(MemoryDataset([index]).map(what_stays), collate=list)
+    with pytest.raises(BatchError, match=f"(?s)batch 0 .*{why}"):
+        list(made)
+
+
+def interrupted(index: int) -> int:
+    signal.raise_signal(signal.SIGINT)
+    return index
+
+
+@pytest.mark.slow
+def test_interrupts_are_the_programs_own_to_handle() -> None:
+    """A terminal sends Ctrl-C to all processes; a training, say, has the step go on."""
+    with loader(MemoryDataset([1, 2]).map(interrupted)) as made:
+        assert [batch.tolist() for batch in made] == [[1, 2]]
+
+
+def sleep_unless_first(index: int) -> int:
+    time.sleep(1000 * (index > 3))
+    return index
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("persistent", [False, True])
+def test_a_loader_is_closed_while_a_sample_never_comes(persistent: bool) -> None:
+    made = loader(MemoryDataset(range(8)).map(sleep_unless_first), persistent=persistent)
+    running = iter(made)
+    assert next(running).tolist() == [0, 1, 2, 3]
+    start = time.monotonic()
+    made.close()
+    assert time.monotonic() - start < 60
+    assert list(running) == []
+
+
 def test_what_cannot_be_pickled_is_refused() -> None:
     with pytest.raises(DataValueError, match=r"cannot go to another process.*top of a module"):
         list(loader(MemoryDataset([1]).map(lambda x: x)))
@@ -141,7 +191,7 @@ def test_only_processes_stay() -> None:
 
 
 STUCK = """
-import os, signal, time
+import os, signal, sys, time
 from ingle.dataset import Loader, MemoryDataset
 
 def sample(index):
@@ -154,21 +204,35 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started it may ignore it
     data = MemoryDataset([0, 1]).map(sample)
     for batch in Loader(data, 1, workers=1, worker_kind="processes", tensors=False):
-        pass
+        BODY
 """
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL], ids=["SIGINT", "SIGKILL"])
 def test_a_process_that_is_stuck_ends_with_its_program(tmp_path: Any, number: int) -> None:
-    (tmp_path / "stuck.py").write_text(STUCK)
-    command = [sys.executable, str(tmp_path / "stuck.py")]
+    assert gone({ended(tmp_path, "pass", number)})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("body", ["break", "sys.exit()", "raise KeyboardInterrupt"])
+def test_a_program_that_leaves_a_loop_ends_though_a_process_is_stuck(
+    tmp_path: Any, body: str
+) -> None:
+    assert gone({ended(tmp_path, body, None)})
+
+
+def ended(folder: Any, body: str, number: int | None) -> int:
+    """The worker process of a program that has ended, by a signal if one is given."""
+    (folder / "stuck.py").write_text(STUCK.replace("BODY", body))
+    command = [sys.executable, str(folder / "stuck.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as program:
         assert program.stdout is not None
         process = int(program.stdout.readline())
-        program.send_signal(number)
+        if number is not None:
+            program.send_signal(number)
         try:
             program.communicate(timeout=60)
         finally:
             program.kill()
-    assert gone({process})
+    return process

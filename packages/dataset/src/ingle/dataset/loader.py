@@ -201,8 +201,9 @@ class Loader:
 
     def close(self) -> None:
         """Ends the background thread of a loop that was left early, and processes that stayed."""
+        self._end_workers()  # ahead of the thread, which may wait for what they never make
         self._leave()
-        self._end_workers()
+        self._end_workers()  # those that it started meanwhile
 
     def _end_workers(self) -> None:
         workers, self._kept = self._kept, None

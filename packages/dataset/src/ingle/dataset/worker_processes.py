@@ -5,14 +5,18 @@ from __future__ import annotations
 import multiprocessing
 import os
 import pickle
+import signal
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.context import SpawnContext, SpawnProcess
+from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
+from multiprocessing.reduction import ForkingPickler
+from queue import SimpleQueue
 from typing import Any
 
 from .base import Dataset, Indices
@@ -33,37 +37,15 @@ class _Failed:
     index: int | None
 
 
-_held: list[Any] = []
-"""In a worker: the dataset and the collate function."""
-
-
-def _hold(pickled: bytes) -> None:
-    threading.Thread(target=_end_with_parent, name="ingle-parent", daemon=True).start()
-    _held[:] = pickle.loads(pickled)
-
-
-def _end_with_parent() -> None:
-    """A program that is killed tells nobody, and its workers would wait for ever."""
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-    parent.join()
-    os._exit(1)
-
-
-def _make(indices: Indices) -> Any:
-    dataset, collate = _held
-    try:
-        if collate is None:
-            return take(dataset, indices)
-        return collate([sample_at(dataset, int(i)) for i in indices])
-    except SampleError as error:
-        return _Failed(str(error), error.index)
-    except Exception as error:
-        return _Failed(f"{type(error).__name__}: {error}", None)
+class _DiedError(Exception):
+    """The process that was to make a batch is gone."""
 
 
 class Workers:
     """Processes that hold a dataset, for one epoch or for several.
+
+    Those of `concurrent.futures` keep a program from ending until a batch is made, which a disk or
+    a server that does not answer may never allow.
 
     Args:
         dataset: goes to each process once, pickled.
@@ -81,7 +63,7 @@ class Workers:
         self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any] | None, count: int
     ) -> None:
         try:
-            pickled = pickle.dumps((dataset, collate))
+            self._held = pickle.dumps((dataset, collate))
         except Exception as error:
             raise DataValueError(
                 f"Loader: {type(dataset).__name__} cannot go to another process: "
@@ -91,10 +73,8 @@ class Workers:
             ) from error
         self.count = count
         self.closed = False
-        self._processes = _Processes()
-        self._pool = ProcessPoolExecutor(
-            count, self._processes, initializer=_hold, initargs=(pickled,)
-        )
+        self._processes: list[_Process] = []
+        self._changing = threading.Lock()
 
     def batches(self, orders: Iterator[Indices]) -> Iterator[Any]:
         """The batches of some indices each, in order.
@@ -103,18 +83,18 @@ class Workers:
             SampleError: a sample could not be made.
             BatchError: a batch could not be made, or a process died. The workers are closed then.
         """
-        waiting: deque[Future[Any]] = deque()
+        waiting: deque[Future[bytes]] = deque()
         number = 0
         try:
             for indices in orders:
-                waiting.append(self._pool.submit(_make, indices))
+                waiting.append(self._begin(indices))
                 if len(waiting) >= AHEAD * self.count:
                     yield _result(waiting.popleft(), number)
                     number += 1
             while waiting:
                 yield _result(waiting.popleft(), number)
                 number += 1
-        except BrokenProcessPool as error:
+        except _DiedError as error:
             self.close()
             raise _died(number, self.count) from error
         finally:
@@ -123,39 +103,136 @@ class Workers:
 
     def close(self) -> None:
         """Ends the processes, by force where they do not within some seconds."""
-        self.closed = True
-        self._pool.shutdown(wait=False, cancel_futures=True)
-        self._processes.end(PATIENCE)
-        self._pool.shutdown(wait=True)
+        with self._changing:
+            self.closed = True
+        for process in self._processes:
+            process.end()
+        last = time.monotonic() + PATIENCE
+        for process in self._processes:
+            process.join(max(0.0, last - time.monotonic()))
+
+    def _begin(self, indices: Indices) -> Future[bytes]:
+        """A batch, pickled, when it is made: by a new process, or by that with the least to do."""
+        with self._changing:
+            if self.closed:
+                raise RuntimeError("the loader was closed while it was iterated over")
+            if len(self._processes) < self.count:
+                self._processes.append(_Process(self._held))
+                process = self._processes[-1]
+            else:
+                process = min(self._processes, key=_Process.waiting)
+        return process.make(indices)
 
 
-class _Processes(SpawnContext):
-    """Starts processes for a pool, and knows them.
+class _Process:
+    """A process that makes batches, in the order in which it is asked for them.
 
-    They are not forked: a process that is forked while threads run, as the loader's own does, may
+    It is not forked: a process that is forked while threads run, as the loader's own does, may
     never end.
     """
 
-    def __init__(self) -> None:
-        super().__init__()
-        self._started: list[SpawnProcess] = []
+    def __init__(self, held: bytes) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._asked_for: SimpleQueue[Future[bytes] | None] = SimpleQueue()
+        self._asked = self._made = 0
+        with theirs:  # held by the process alone from here on, so that its end closes the pipe
+            self._process = SpawnProcess(
+                target=_serve, args=(held, theirs), name="ingle-worker", daemon=True
+            )
+            try:
+                self._process.start()
+            except BrokenPipeError as error:
+                raise _DiedError from error
+        threading.Thread(target=self._receive, name="ingle-worker", daemon=True).start()
 
-    def Process(self, *args: Any, **options: Any) -> SpawnProcess:  # type: ignore[override]  # noqa: N802
-        process = SpawnProcess(*args, **options)
-        self._started.append(process)
-        return process
+    def waiting(self) -> int:
+        """How many batches it was asked for and has not made."""
+        return self._asked - self._made
 
-    def end(self, patience: float) -> None:
-        """Waits for the end of all, no longer than some seconds, and kills those that remain."""
-        last = time.monotonic() + patience
-        for process in self._started:
-            process.join(max(0.0, last - time.monotonic()))
-            if process.is_alive():
-                process.kill()
+    def make(self, indices: Indices) -> Future[bytes]:
+        batch: Future[bytes] = Future()
+        self._asked += 1
+        self._asked_for.put(batch)
+        try:
+            self._pipe.send(indices)
+        except OSError as error:
+            raise _DiedError from error
+        return batch
+
+    def end(self) -> None:
+        """Has it end after what it was asked for."""
+        self._asked_for.put(None)
+
+    def join(self, patience: float) -> None:
+        """Waits for its end, no longer than some seconds, and kills it otherwise."""
+        self._process.join(patience)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+    def _receive(self) -> None:
+        with self._pipe:
+            while (batch := self._asked_for.get()) is not None:
+                made: bytes | _DiedError
+                try:
+                    made = self._pipe.recv_bytes()
+                except (EOFError, OSError):
+                    made = _DiedError()
+                self._made += 1
+                if not batch.set_running_or_notify_cancel():
+                    continue
+                if isinstance(made, _DiedError):
+                    batch.set_exception(made)
+                else:
+                    batch.set_result(made)
 
 
-def _result(future: Future[Any], number: int) -> Any:
-    found = future.result()
+def _serve(held: bytes, program: Connection) -> None:
+    """In a process: makes the batches that it is asked for, until the pipe is closed."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the program, which ends this one
+    threading.Thread(target=_end_with_parent, name="ingle-parent", daemon=True).start()
+    dataset, collate = pickle.loads(held)
+    with suppress(EOFError, ConnectionError):
+        while True:
+            program.send_bytes(_pickled(_made(dataset, collate, program.recv())))
+
+
+def _end_with_parent() -> None:
+    """A program that is killed tells nobody, and its workers would wait for ever."""
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _made(
+    dataset: Dataset[Any], collate: Callable[[list[Any]], Any] | None, indices: Indices
+) -> Any:
+    try:
+        if collate is None:
+            return take(dataset, indices)
+        return collate([sample_at(dataset, int(i)) for i in indices])
+    except SampleError as error:
+        return _Failed(str(error), error.index)
+    except Exception as error:
+        return _Failed(f"{type(error).__name__}: {error}", None)
+
+
+def _pickled(made: Any) -> Any:
+    try:
+        return ForkingPickler.dumps(made)
+    except Exception as error:
+        return ForkingPickler.dumps(
+            _Failed(f"it cannot go to another process: {type(error).__name__}: {error}", None)
+        )
+
+
+def _result(batch: Future[bytes], number: int) -> Any:
+    pickled = batch.result()
+    try:
+        found = pickle.loads(pickled)
+    except Exception as error:
+        found = _Failed(f"it cannot be unpickled: {type(error).__name__}: {error}", None)
     if not isinstance(found, _Failed):
         return found
     if found.index is not None:
