@@ -19,7 +19,7 @@ import safetensors.numpy
 import ingle.tensor as it
 from ingle import nn
 from ingle.nn import CheckpointError, CheckpointNotFoundError, StateError, reading, saving
-from ingle.tensor.errors import OperandError
+from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.testkit.bits import same_bits
 
 FIXTURES = Path(__file__).parent / "fixtures"
@@ -107,6 +107,40 @@ def test_several_things_in_one_file(tmp_path: Path) -> None:
     assert checkpoint["step"] == 7
     assert set(checkpoint.section("one")) == {"weight", "bias"}
     np.testing.assert_array_equal(again["two"].weight.raw.numpy(), two.weight.raw.numpy())
+
+
+def test_random_generators_and_cells_come_back(tmp_path: Path) -> None:
+    """A generator is more than the counter that its cell holds."""
+    path = tmp_path / "run.safetensors"
+    generator, mean, epoch = it.random.Generator(7), it.Cell(it.ones(2) * 3), it.Cell(4)
+    it.random.normal(3, generator=generator)
+    nn.save(path, {"generator": generator, "mean": mean, "epoch": epoch})
+    expected = it.random.normal(3, generator=generator)
+
+    other, mean, epoch = it.random.Generator(1), it.Cell(it.zeros(2)), it.Cell(0)
+    nn.load(path, {"generator": other, "mean": mean, "epoch": epoch})
+    assert same_bits(it.random.normal(3, generator=other), expected)
+    assert (mean.value.tolist(), epoch.value) == ([3.0, 3.0], 4)
+
+
+def test_generators_and_cells_that_do_not_fit(tmp_path: Path) -> None:
+    path = tmp_path / "run.safetensors"
+    nn.save(path, {"a": it.random.Generator(7), "b": it.Cell(it.ones(2)), "c": it.Cell(4)})
+    count, mean = it.Cell(0), it.Cell(it.zeros(3))
+    for into, told in (
+        ({"c": count, "d": it.Cell(0)}, "there is no 'd' in the file, nothing was set"),
+        ({"c": count, "b": mean}, r"b: expected shape \(3,\), got \(2,\)"),
+        ({"c": count, "b": it.Cell(0)}, "b: expected int, got Tensor"),
+        ({"c": it.Cell(it.ones(2))}, r"c: expected shape \(2,\), got \(\)"),
+    ):
+        with pytest.raises(StateError, match=told):
+            nn.load(path, into)
+    with pytest.raises(ArgumentError, match="expected seed and drawn, got nothing"):
+        nn.load(path, {"c": count, "b": it.random.Generator(1)})
+    assert count.value == 0
+    generator = it.random.Generator(1)
+    nn.load(path, {"b": generator, "d": mean}, strict=False)
+    assert (generator.state, mean.value.tolist()) == ((1, 0), [0.0, 0.0, 0.0])
 
 
 def test_other_readers_and_writers_of_safetensors(tmp_path: Path) -> None:

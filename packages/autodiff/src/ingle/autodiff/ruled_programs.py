@@ -67,7 +67,7 @@ def check_cotangents(
     if len(cotangents) != len(avals):
         raise GradientError(
             f"{name}: its gradient function returned {len(cotangents)} cotangents for "
-            f"{len(avals)} tensor arguments"
+            f"{len(avals)} tensor arguments; numbers and other arguments have none"
         )
     for g, (shape, dtype) in zip(cotangents, avals, strict=True):
         if g is not None and g.shape != shape:

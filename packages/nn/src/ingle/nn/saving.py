@@ -30,11 +30,12 @@ import safetensors.numpy
 
 from ingle.tensor import Cell, Device, Tensor, asarray, pack, reshape, transaction, unpack
 from ingle.tensor.errors import OperandError
+from ingle.tensor.random import Generator
 
 from .files import as_path, atomic_write
 from .module import Module
 from .reading import CheckpointError, Contents, checksum, read, seal
-from .state import StateError, as_tensor
+from .state import StateError, as_tensor, load_cell
 
 FORMAT = 1
 """The newest format, which `save` writes. `load` reads every format up to it."""
@@ -89,7 +90,8 @@ def save(path: Path_, what: Module | Mapping[str, Any], *, metadata: Any = None)
     Args:
         path: of the file; the usual suffix is `.safetensors`.
         what: a module; or a mapping of names to tensors, cells, arrays, numbers, strings, lists,
-            and whatever has a `state_dict` (modules, optimizers), whose names go below its own.
+            and whatever has a `state_dict` (modules, optimizers, random generators), whose names
+            go below its own.
         metadata: anything that JSON can hold, kept beside the values.
 
     Raises:
@@ -160,9 +162,10 @@ def load(
 
     Args:
         path: of the file.
-        into: what to set from it: a module, or the mapping of names to modules and optimizers
-            that was given to `save`. Either all of them are set or, on an error, none; what else
-            has a `load_state_dict` takes part in this if it keeps its state in cells.
+        into: what to set from it: a module, or the mapping of names to modules, optimizers,
+            random generators and cells that was given to `save`. Either all of them are set or, on
+            an error, none; what else has a `load_state_dict` takes part in this if it keeps its
+            state in cells.
         strict: False passes over missing and unexpected names.
         device: where the tensors go; the default device if not given.
 
@@ -190,7 +193,10 @@ def load(
     with transaction():
         if isinstance(into, Mapping):
             for name, target in into.items():
-                _restore(target, checkpoint.section(name), strict, f"{path}: {name!r}")
+                if isinstance(target, Cell) and not isinstance(target, Generator):
+                    load_cell(name, target, checkpoint, strict)
+                else:
+                    _restore(target, checkpoint.section(name), strict, f"{path}: {name!r}")
         else:
             _restore(into, checkpoint, strict, str(path))
     return checkpoint
@@ -200,7 +206,7 @@ def _restore(target: Any, values: Mapping[str, Any], strict: bool, what: str) ->
     if not hasattr(target, "load_state_dict"):
         raise OperandError(
             f"load: {type(target).__name__} has no load_state_dict; give a module, an optimizer, "
-            "or a mapping of names to them"
+            "or a mapping of names to them, to random generators and to cells"
         )
     try:
         target.load_state_dict(values, strict=strict)

@@ -107,6 +107,31 @@ def load(module: Module, mapping: Mapping[str, Any], strict: bool) -> Skipped:
     return Skipped(missing, unexpected)
 
 
+def load_cell(name: str, cell: Cell[Any], values: Mapping[str, Any], strict: bool) -> None:
+    """Sets a cell that belongs to no module from what a file holds under its name.
+
+    Raises:
+        StateError: there is nothing of the name, or it does not fit what the cell holds.
+    """
+    if name not in values:
+        if strict:
+            raise StateError(
+                f"load: there is no {name!r} in the file, nothing was set; it has "
+                f"{', '.join(values) or 'nothing'}"
+            )
+        return
+    value, problems = values[name], list[str]()
+    if isinstance(cell.raw, Tensor):
+        fitted: dict[Cell[Tensor], tuple[str, Tensor]] = {}
+        _take(name, cell, as_tensor(value, name), fitted, problems)
+        value = fitted[cell][1] if fitted else None
+    elif type(value) is not type(cell.raw):
+        problems.append(f"{name}: expected {type(cell.raw).__name__}, got {type(value).__name__}")
+    if problems:
+        raise StateError(f"load: the file does not fit, nothing was set:\n  {problems[0]}")
+    cell.value = value
+
+
 def _list(what: str, paths: list[str]) -> list[str]:
     return [f"{what}: {', '.join(paths)}"] if paths else []
 

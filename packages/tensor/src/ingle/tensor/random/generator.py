@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from ..cell import Cell
 from ..errors import ArgumentError
@@ -12,6 +13,8 @@ from ..locks import Lock, renewed
 from ..ops import _rules
 from ..ops.random.bits import Place
 from ..transactions import commit_lock, commits, current_scope
+
+_SAVED = "seed", "drawn"
 
 
 class Generator(Cell[int]):
@@ -73,6 +76,28 @@ class Generator(Cell[int]):
     @state.setter
     def state(self, state: tuple[int, int]) -> None:
         self._begin(*state)
+
+    def state_dict(self) -> dict[str, int]:
+        """The state by name, as files of checkpoints keep it."""
+        return dict(zip(_SAVED, self.state, strict=True))
+
+    def load_state_dict(self, mapping: Mapping[str, Any], strict: bool = True) -> None:
+        """Goes on from a state that `state_dict` gave.
+
+        Args:
+            mapping: the state by name.
+            strict: False passes over a state that is not there, and over other names.
+
+        Raises:
+            ArgumentError: a name is missing or unexpected.
+        """
+        if strict and set(mapping) != set(_SAVED):
+            raise ArgumentError(
+                f"Generator.load_state_dict: expected {' and '.join(_SAVED)}, got "
+                f"{', '.join(mapping) or 'nothing'}"
+            )
+        if all(name in mapping for name in _SAVED):
+            self._begin(*[mapping[name] for name in _SAVED])
 
     def draw(self, count: int) -> Place:
         """Takes `count` blocks of the stream and returns where they begin."""
