@@ -395,3 +395,16 @@ def test_nothing_names_one_machine() -> None:
         if ".venv" not in f.parts and (found := homes.search(f.read_text("utf-8")))
     ]
     assert not named
+
+
+def test_warnings_are_of_the_callers_line():
+    """A number of calls between a warning and the user's line differs from device to device."""
+    apart = [
+        f"{file.relative_to(ROOT)}:{node.lineno}"
+        for file in SOURCES
+        for node in nodes(file)
+        if isinstance(node, ast.Call)
+        and ast.unparse(node.func) == "warnings.warn"
+        and file.name != "callers.py"
+    ]
+    assert not apart, "call ingle.tensor.callers.warn(text, category)"

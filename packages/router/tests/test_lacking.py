@@ -38,8 +38,9 @@ def test_what_only_a_body_needs_has_another_member_run_it(routed, remote):
     x = it.asarray(VALUES, device=router[1])
     y = it.logsumexp(x, axis=1)
     said = r"router:1 \(remote\) lacks where, which logsumexp is made of: logsumexp runs on router "
-    with pytest.warns(RouterWarning, match=said):
+    with pytest.warns(RouterWarning, match=said) as told:
         values = y.numpy()
+    assert told[0].filename == __file__
     np.testing.assert_allclose(values, special.logsumexp(VALUES, axis=1), rtol=1e-12)
     assert y.device == router[1]
     assert far.ran == []

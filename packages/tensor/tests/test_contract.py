@@ -143,8 +143,9 @@ def test_dtypes_without_kernels_go_another_road(small):
     backend = small(binary=binary)
     backend.dtypes = frozenset({"float32"})
     x = it.asarray([3.0], device="small", dtype="float64")
-    with pytest.warns(HostFallbackWarning, match=r"no kernel for add\(\) on float64\[1\]"):
+    with pytest.warns(HostFallbackWarning, match=r"no kernel for add\(\) on float64\[1\]") as told:
         assert (x + x).tolist() == [6.0]
+    assert told[0].filename == __file__, "a warning is of the caller's line"
     assert backend.host_fallbacks == {"add": 1}
 
 

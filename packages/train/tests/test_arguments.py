@@ -97,6 +97,37 @@ def test_samples_where_batches_are_meant(given, told):
             call()
 
 
+@pytest.mark.parametrize(
+    ("call", "told"),
+    [
+        (lambda m: m.fit(X, Y, epochs=1), r"got 2 arguments; arrays become batches in fit\(Loader"),
+        (lambda m: m.fit(X, y=Y), "there is no y=; here: Loader"),
+        (lambda m: m.fit(batches(), max_epochs=2), "fit: there is no max_epochs=; here: epochs=3"),
+        (lambda m: m.fit(X, validation_data=(X, Y)), "here: valid=Loader"),
+        (lambda m: m.evaluate(X, Y), r"targets are in batches .* evaluate\(Loader"),
+        (lambda m: m.evaluate(batches(), Accuracy()), "evaluate: metrics must be a list"),
+        (lambda m: m.evaluate(batches(), [Accuracy]), "evaluate: one of metrics is the class"),
+        (lambda m: m.evaluate(batches(), [], Y), r"evaluate: .* got 3 arguments"),
+        (lambda m: m.evaluate(X, batch_size=4), "there is no batch_size=; here: it is the loader"),
+        (lambda m: learner(loss_fn=it.mse_loss), "Learner: there is no loss_fn=; here: loss="),
+        (lambda m: learner(max_epochs=3), r"Learner: there is no max_epochs=; here: fit\(batches"),
+    ],
+)
+def test_calls_as_others_write_them(call, told):
+    with pytest.raises(ArgumentError, match=told):
+        call(learner())
+
+
+def test_what_nobody_has_is_pythons_own_error():
+    for call in (
+        lambda m: m.fit(batches()),
+        lambda m: m.fit(batches(), epochs=1, colour=3),
+        lambda m: learner(colour=3),
+    ):
+        with pytest.raises(TypeError, match=r"epochs|colour"):
+            call(learner())
+
+
 def test_batches_in_a_list_or_a_dataset_of_batches():
     pair = (X[:4], Y[:4])
     for given in (

@@ -219,8 +219,9 @@ def test_a_pass_that_needs_numbers_is_told_of(monkeypatch):
     for n in (20, 21):
         double(numbers(n, n))
     x = numbers(22, 22)
-    with pytest.warns(PlanWarning, match="TypeError: what a pass says; please report it"):
+    with pytest.warns(PlanWarning, match="TypeError: what a pass says; please report it") as told:
         doubled = double(x)
+    assert told[0].filename == __file__
     np.testing.assert_allclose(np.asarray(doubled), np.exp(np.asarray(x)) * 2, rtol=1e-5)
 
 

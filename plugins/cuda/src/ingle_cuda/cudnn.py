@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from functools import cache
@@ -17,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import WholeCall
 from ingle.fusion.device.kernel_backend import StridedHandle
+from ingle.tensor.callers import warn
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op, Operation, infer
@@ -127,12 +127,11 @@ class Plans:
             self._handle = cudnn.create_handle()
         except Exception as error:  # of another CUDA than the driver's, say
             self._fails = True
-            warnings.warn(
+            warn(
                 f"{self._backend.device}: cuDNN is installed but does not start ({error}), so that "
                 "convolutions and attention do without it; reinstall it for the driver's CUDA, or "
                 "set INGLE_CUDA_CUDNN=0",
                 RuntimeWarning,
-                stacklevel=2,
             )
         return not self._fails
 

@@ -14,7 +14,6 @@ import functools
 import hashlib
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +29,7 @@ from ingle.fusion.device.kernels import (
     epilogue_of,
 )
 from ingle.fusion.device.tuning import Entry, Tuner, TuningWarning, quickest, rounded_size
+from ingle.tensor.callers import warn
 from ingle.tensor.dtypes import as_dtype
 
 from .launches import enqueued
@@ -214,11 +214,10 @@ class _Trial:
         """Its time beside that of the guess; infinity if the result is another one."""
         run = self._run_of(tile)
         if self._computed(run) != self._expected:
-            warnings.warn(
+            warn(
                 f"{self._backend.device}: {tile} gives another result than the guess for "
                 f"{self._call.dtype} {self._call.sizes}; it is not used",
                 TuningWarning,
-                stacklevel=2,
             )
             return math.inf
         turns = [(quickest(run, RUN), quickest(self._guess, RUN)) for _ in range(TURNS)]

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from ingle.tensor import Tensor
+from ingle.tensor.callers import warn
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.device import Device, call_on
 from ingle.tensor.dispatch import execute_body, highest
@@ -148,11 +148,10 @@ class Batching:
         ]
 
     def _loop(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        warnings.warn(
+        warn(
             f"vmap: {op.operation.name} has neither a batching rule nor a body: it runs once for "
             f"each of {self.size} elements. Give its Operation batch=...",
             BatchLoopWarning,
-            stacklevel=2,
         )
         rows = [
             _run(op, [self._element(x, i) if x.backend is self else x for x in inputs])

@@ -9,10 +9,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ingle.tensor.callers import warn
 
 from .reading import OUTPUT
 from .recording import RunRecorder, RunWarning
@@ -82,10 +83,9 @@ class Dashboard:
                 self._screen = _Screen.open(folder, self._stay)
                 self._told = io.StringIO()
             except OSError as error:
-                warnings.warn(
+                warn(
                     f"the dashboard cannot be opened ({error}); there are plain lines instead",
                     RunWarning,
-                    stacklevel=2,
                 )
         self._lines = ConsoleLogger(self._told, interval=math.inf if self._screen else 10.0)
         self._lines.begin(run, control)

@@ -7,10 +7,11 @@ import math
 import os
 import platform
 import time
-import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from ingle.tensor.callers import warn
 
 from .wishes import Wishes
 
@@ -212,11 +213,10 @@ class RunRecorder:
 
     def _give_up(self, error: OSError) -> None:
         self._broken = True
-        warnings.warn(
+        warn(
             f"{self.folder / FILE}: this run is no longer recorded ({error}); the training goes "
             "on, and the dashboard shows what there was",
             RunWarning,
-            stacklevel=4,
         )
 
 

@@ -13,10 +13,10 @@ An AnySizePlan is all of that but the executables for graphs of any sizes.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from ingle.tensor.callers import warn
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.precision import suspended
 
@@ -350,11 +350,10 @@ def _for_all_sizes(make: Callable[[], T]) -> T | None:
     except Exception as error:
         if is_from_outside(error):
             raise
-        warnings.warn(
+        warn(
             f"no plan could be made for all sizes at once, so each gets its own: "
             f"{type(error).__name__}: {error}; please report it",
             PlanWarning,
-            stacklevel=2,
         )
         return None
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import math
 import threading
-import warnings
 from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.blocks import holding
+from ingle.tensor.callers import warn
 from ingle.tensor.contract import Backend, Handle, Scalar
 from ingle.tensor.device import call_staged
 from ingle.tensor.errors import BackendError
@@ -268,11 +268,10 @@ class LazyStream(Log):
             found = self._attempted(log, outputs, given, numbers)
             failed = any(isinstance(value, BaseException) for value in found)
             if isinstance(error, PlanError) and not failed:
-                warnings.warn(
+                warn(
                     "a plan could not be used, so its operations ran one by one, which is slower: "
                     f"{error}",
                     PlanWarning,
-                    stacklevel=2,
                 )
             return found
 

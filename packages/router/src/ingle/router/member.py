@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -11,6 +10,7 @@ import numpy as np
 
 from ingle.fusion.grouped import Executable, Graph, Replay, is_from_outside
 from ingle.fusion.grouped import prepare as planned
+from ingle.tensor.callers import warn
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.device import Device, call_staged
 from ingle.tensor.errors import BackendError, IngleError, LostDeviceError
@@ -192,12 +192,11 @@ class Member:
             lacks = f"{name}: it"
             if missing is not None and missing != asked:
                 lacks = f"{missing.op.operation.name}, which {name} is made of: {name}"
-            warnings.warn(
+            warn(
                 f"device {self.name} lacks {lacks} runs on {runner.name}, with its inputs moved "
                 "there and its results back. print(router.report()) counts; a router made with "
                 "lacking='error' refuses",
                 RouterWarning,
-                stacklevel=3,
             )
 
     def upload(self, array: np.ndarray) -> Handle:

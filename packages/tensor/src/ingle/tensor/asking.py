@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from types import FrameType
 
+from .callers import is_own
+
 OPERATIONS = "ingle.tensor.ops.", "ingle.tensor.random."
 """Where operations are; what is private there, and the wrapper of public ones, is none."""
 _PRIVATE = tuple([f"{folder}_" for folder in OPERATIONS])
@@ -24,7 +26,7 @@ def asking() -> str:
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         module = frame.f_globals.get("__name__", "")
-        if not module.startswith(("ingle.", "ingle_")):
+        if not is_own(module):
             break
         if module.startswith(OPERATIONS) and not module.startswith(_PRIVATE):
             called = frame.f_code.co_name

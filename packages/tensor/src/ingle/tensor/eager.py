@@ -8,7 +8,6 @@ the reference backend, which is announced once and counted, or refused if
 
 from __future__ import annotations
 
-import warnings
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from . import settings
+from .callers import warn
 from .contract import Aval, Handle, Scalar
 from .device import Device, backend_of
 from .dispatch import aval_of, execute_body
@@ -256,11 +256,10 @@ class EagerBackend:
                 "forbids to run it on the host; unset it, or give the backend a kernel"
             )
         if not self.host_fallbacks[name]:
-            warnings.warn(
+            warn(
                 f"backend {self.name!r} has no kernel for {what}: it runs on the host, with a copy "
                 "there and back. Set INGLE_HOST_FALLBACK=error to find such places",
                 HostFallbackWarning,
-                stacklevel=4,
             )
         self.host_fallbacks[name] += 1
         return self._computed_by_host(op, inputs)

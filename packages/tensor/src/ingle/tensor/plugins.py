@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from . import settings
+from .callers import warn
 from .contract import CONTRACT_VERSION, Backend
 from .device import Device, Loader, install_loader
 from .errors import BackendError, MissingPackageError, SettingError
@@ -388,7 +388,7 @@ def best_device() -> Device:
             continue
         _best = (known, Device(name))
         if known.failures:
-            warnings.warn(_settled_for(name, known), PluginWarning, stacklevel=2)
+            warn(_settled_for(name, known), PluginWarning)
         return _best[1]
     raise BackendError(
         f"no backend is usable.{failure_lines(known)}\n  Try: pip install ingle-numpy"

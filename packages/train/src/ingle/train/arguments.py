@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable
 from numbers import Real
 from typing import Any
@@ -12,6 +11,7 @@ from ingle.dataset import IndexedDataset
 from ingle.nn import Module
 from ingle.optim import Optimizer
 from ingle.tensor import Tensor
+from ingle.tensor.callers import warn
 from ingle.tensor.errors import ArgumentError
 
 from .callbacks import Callback
@@ -36,22 +36,36 @@ def check(
             f"Learner: loss must be a function of outputs and targets, such as it.cross_entropy or "
             f"nn.CrossEntropyLoss(), got {loss!r:.80}"
         )
-    for name, given in (("metrics", metrics), ("callbacks", callbacks)):
-        if not isinstance(given, Iterable):
-            raise ArgumentError(f"Learner: {name} must be a list, got {given!r:.80}; write [...]")
-    for metric in metrics:
-        _be("one of metrics", metric, Metric, "a metric, such as Accuracy()")
+    check_metrics("Learner", metrics)
+    _be_listed("Learner", "callbacks", callbacks)
     for callback in callbacks:
         _be("one of callbacks", callback, Callback, "a callback, such as EarlyStopping()")
 
 
-def _be(name: str, given: object, kind: type, meant: str) -> None:
+def check_metrics(call: str, metrics: Iterable[object]) -> None:
+    """Raises `ArgumentError` for what are no metrics, such as the targets of an evaluation."""
+    if hasattr(metrics, "shape"):
+        raise ArgumentError(
+            f"{call}: metrics must be a list of metrics, got an array of shape {metrics.shape}; "
+            f"targets are in batches with inputs: {call}(Loader(ArrayDataset(x, y), 32))"
+        )
+    _be_listed(call, "metrics", metrics)
+    for metric in metrics:
+        _be("one of metrics", metric, Metric, "a metric, such as Accuracy()", call)
+
+
+def _be_listed(call: str, name: str, given: object) -> None:
+    if not isinstance(given, Iterable):
+        raise ArgumentError(f"{call}: {name} must be a list, got {given!r:.80}; write [...]")
+
+
+def _be(name: str, given: object, kind: type, meant: str, call: str = "Learner") -> None:
     if isinstance(given, type) and issubclass(given, kind):
         raise ArgumentError(
-            f"Learner: {name} is the class {given.__name__}; write {given.__name__}(...)"
+            f"{call}: {name} is the class {given.__name__}; write {given.__name__}(...)"
         )
     if not isinstance(given, kind):
-        raise ArgumentError(f"Learner: {name} must be {meant}, got {given!r:.80}")
+        raise ArgumentError(f"{call}: {name} must be {meant}, got {given!r:.80}")
 
 
 def check_batches(call: str, given: object) -> None:
@@ -95,11 +109,10 @@ def check_augment(augment: object, evaluated: bool) -> None:
         return isinstance(part, Normalize)
 
     if normalizes(augment):
-        warnings.warn(
+        warn(
             "fit: augment has Normalize, which batches to evaluate do not get; give it as "
             "Learner(..., transform=Normalize(...)), which all batches go through",
             AugmentationWarning,
-            stacklevel=3,
         )
 
 

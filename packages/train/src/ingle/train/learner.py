@@ -20,7 +20,7 @@ from ingle.tensor.argument_checks import whole
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
 
-from . import arguments, batch_gradients, interrupting, nonfinite
+from . import arguments, batch_gradients, interrupting, nonfinite, other_calls
 from .batches import samples_in, targets_of, to_evaluate
 from .callbacks import Callback, Record
 from .checkpointing import Checkpoints
@@ -91,6 +91,7 @@ class Learner:
     (3.0, 1.0)
     """
 
+    @other_calls.explained(other_calls.LEARNER)
     def __init__(
         self,
         model: Module,
@@ -143,6 +144,7 @@ class Learner:
         self._ends_now = False
         self._evaluated: tuple[int, Record] | None = None
 
+    @other_calls.explained(other_calls.FIT, arrays=True)
     def fit(
         self,
         batches: Iterable[Any],
@@ -311,11 +313,13 @@ class Learner:
         outputs = self.model(inputs)
         return outputs, self.loss(outputs, targets)
 
+    @other_calls.explained(other_calls.EVALUATE, arrays=True)
     def evaluate(
         self, batches: Iterable[Any], metrics: Sequence[Metric] | None = None
     ) -> dict[str, Any]:
         """The metrics over batches, at least one, with the model in evaluation mode, by name."""
         arguments.check_batches("evaluate", batches)
+        arguments.check_metrics("evaluate", () if metrics is None else metrics)
         if isinstance(batches, Loader):
             batches.epoch = self.epoch  # so that a shuffled one has the same order when resumed
         gathered = [m.fresh() for m in (self.metrics if metrics is None else metrics)]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from typing import Any
 
 from ingle.nn import CheckpointError, FileWriteError, atomic_write, load, save, writing
 from ingle.tensor import transaction
+from ingle.tensor.callers import warn
 from ingle.tensor.errors import ArgumentError
 
 from .background import BackgroundWrite, frozen
@@ -251,7 +251,7 @@ def _short_text(path: Path) -> str | None:
 
 
 def _warn(pointer: Path, why: str) -> None:
-    warnings.warn(f"{pointer}: {why}", CheckpointWarning, stacklevel=4)
+    warn(f"{pointer}: {why}", CheckpointWarning)
 
 
 def _delete(path: Path) -> None:

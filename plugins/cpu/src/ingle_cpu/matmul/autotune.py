@@ -11,7 +11,6 @@ from __future__ import annotations
 import functools
 import math
 import time
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ import numpy as np
 from ingle.fusion.device import is_measured
 from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.tuning import Entry, TuningWarning, quickest, rounded_size
+from ingle.tensor.callers import warn
 from ingle.tensor.dtypes import as_dtype
 
 from ..jit.engine import engine
@@ -204,10 +204,9 @@ class _Trial:
         if self.expected is None:
             self.expected = result
         elif result.tobytes() != self.expected.tobytes():
-            warnings.warn(
+            warn(
                 f"{variation} gives another result than the guess for {problem}; it is not used",
                 TuningWarning,
-                stacklevel=2,
             )
             return math.inf
         return quickest(run, seconds)

@@ -5,7 +5,6 @@ parameters.
 from __future__ import annotations
 
 import ctypes
-import warnings
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,7 @@ from ingle.fusion.device.executables import (
     spans_of,
 )
 from ingle.fusion.device.kernels import NestCall
+from ingle.tensor.callers import warn
 from ingle.tensor.errors import BackendError
 
 if TYPE_CHECKING:
@@ -130,11 +130,10 @@ def _joined(
     try:
         kernel = compiled(backend, launches[0], source, MANY)
     except BackendError as error:
-        warnings.warn(
+        warn(
             f"{backend.device}: {len(steps)} kernels are launched one by one, since their joined "
             f"kernel failed: {error}; please report it (INGLE_CUDA_JOINED=0 does without)",
             RuntimeWarning,
-            stacklevel=2,
         )
         return None
     return JoinedStep(tuple(steps), tuple(members), kernel, places, spans)

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import functools
 import sys
-import warnings
 from collections import Counter
 from collections.abc import Callable, Hashable
 from typing import Any, Generic, ParamSpec, TypeVar
 from weakref import ref
 
 from ingle.tensor import Cell, Tensor, nan_watch
+from ingle.tensor.callers import warn
 from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.tensor.locks import renewed
 from ingle.tensor.pytree import flatten
@@ -287,14 +287,13 @@ class Compiled(Generic[P, R]):
         if self._said:
             return
         self._said = True
-        warnings.warn(
+        warn(
             f"{getattr(self.function, '__name__', 'a function')} was recorded {self.recordings} "
             f"times by compile: {cause} differs in nearly every call. Pass what changes as tensors "
             "or numbers in tuples, lists and dicts, or hold it in a Cell; use it.numbers in place "
             "of math, or it.on_host for other functions of numbers; pad to few shapes. "
             f"{what}".rstrip(),
             PlanWarning,
-            stacklevel=5,
         )
 
 

@@ -8,10 +8,10 @@ between runs of others.
 
 from __future__ import annotations
 
-import warnings
 from collections import deque
 from collections.abc import Callable
 
+from ingle.tensor.callers import warn
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.locks import renewed
 
@@ -71,9 +71,8 @@ class LaterPlans:
             if is_from_outside(error):
                 raise
             self.waiting.popleft()
-            warnings.warn(
+            warn(
                 f"no plan could be made for later processes, which run these operations one by "
                 f"one: {type(error).__name__}: {error}; please report it",
                 PlanWarning,
-                stacklevel=2,
             )

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-
+from ingle.tensor.callers import warn
 from ingle.tensor.errors import IngleError, LostDeviceError
 from ingle.tensor.interruptions import is_from_outside
 
@@ -58,9 +57,8 @@ class PlanFaults:
         """Says what has failed, if something has and it has not been said."""
         if self.text and not self._told:
             self._told = True
-            warnings.warn(
+            warn(
                 f"{self.text}, so its {self._count} operations run one by one from now on, which "
                 "is slower; please report it",
                 PlanWarning,
-                stacklevel=4,
             )

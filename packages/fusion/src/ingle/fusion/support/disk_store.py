@@ -24,11 +24,11 @@ import os
 import re
 import stat
 import sys
-import warnings
 import weakref
 from collections.abc import Iterator
 from pathlib import Path
 
+from ingle.tensor.callers import warn
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.locks import renewed
 
@@ -63,11 +63,10 @@ def cache_folder() -> Path | None:
     if chosen is None:
         caches = _users_caches()
         if caches is None:
-            warnings.warn(
+            warn(
                 "compiled code is not kept: this user has no home folder. Set INGLE_CACHE_DIR to "
                 "a folder of yours, or INGLE_CACHE=0 to silence this",
                 CacheWarning,
-                stacklevel=3,
             )
             return None
         chosen = caches / "ingle"
@@ -193,11 +192,10 @@ class DiskStore:
     def _give_up(self, why: Exception) -> None:
         if self._usable:
             self._usable = False
-            warnings.warn(
+            warn(
                 f"compiled code is not kept in {self._path}: {why}. Every process compiles its "
                 "own; set INGLE_CACHE_DIR to a folder of yours, or INGLE_CACHE=0 to silence this",
                 CacheWarning,
-                stacklevel=4,
             )
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from functools import lru_cache
-from types import CodeType, FrameType
+from types import CodeType
 from typing import NamedTuple
+
+from ingle.tensor.callers import caller
 
 MOST = 3
 """Lines that an error names where it may come from several."""
@@ -42,12 +43,8 @@ def with_lines(text: str, lines: Iterable[Line]) -> str:
 
 def user_line() -> Line:
     """The line at which the innermost frame is that is not Ingle's."""
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        if not _is_ours(frame.f_globals.get("__name__", "")):
-            return Line(frame.f_code, frame.f_lineno)
-        frame = frame.f_back
-    return Line(None, 0)
+    frame = caller()
+    return Line(None, 0) if frame is None else Line(frame.f_code, frame.f_lineno)
 
 
 def _folder() -> str:
@@ -55,12 +52,6 @@ def _folder() -> str:
         return os.getcwd()
     except OSError:  # somebody removed it
         return os.sep
-
-
-@lru_cache(maxsize=1024)
-def _is_ours(name: object) -> bool:
-    known = str(name)
-    return known == "ingle" or known.startswith(("ingle.", "ingle_")) or known == "contextlib"
 
 
 @lru_cache(maxsize=1024)

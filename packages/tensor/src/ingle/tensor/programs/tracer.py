@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import linecache
-import sys
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from typing import NamedTuple
@@ -12,6 +11,7 @@ import numpy as np
 
 from ..asking import asking
 from ..blocks import WithBlock, holding
+from ..callers import caller
 from ..contract import Aval, Backend, Handle, Scalar
 from ..device import Device, backend_of
 from ..dispatch import watched
@@ -308,9 +308,9 @@ def user_line() -> str:
     >>> isinstance(user_line(), str)
     True
     """
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("ingle."):
-        frame = frame.f_back
+    frame = caller()
+    if frame is None:
+        return "an unknown line"
     code, line = frame.f_code, frame.f_lineno
     text = linecache.getline(code.co_filename, line).strip()
     shown = f"{code.co_filename}:{line}, in {code.co_name}"
