@@ -9,7 +9,7 @@ from collections.abc import Container, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from ...kernel.nest import Nest, layout, units
+from ...kernel.nest import COLUMNS, NARROW, WIDE, Nest, layout, units
 from .block_vectors import block_vector_elements, block_vectors, threads_of_blocks
 from .cuda import AFTER_OTHERS, CUDA, THREAD, THREADS, Cuda, render
 from .group_scans import runs_alone
@@ -17,6 +17,7 @@ from .held_lengths import ANY_LAUNCH, WARP, holding_for, rows_at_once
 from .line_lengths import Lines, early_operands, lines_of
 from .line_rows import line_rows
 from .long_rows import MOST_THREADS, long_blocks, long_rows, threads_of_row
+from .long_totals import TOTALS_THREADS, WIDTH, blocks_of_totals, long_totals, shares_totals
 from .row_vectors import row_of_vector, row_vector_elements, row_vector_items, row_vectors
 from .shared_pieces import GROUP, shared_pieces, shares_pieces
 from .short_rows import Short, items_of, row_of_item, short_rows, short_rows_of
@@ -57,6 +58,16 @@ class OfLongRow(Cuda):
         return f"__launch_bounds__({MOST_THREADS}, 2)"
 
 
+class OfTotals(Cuda):
+    """A block takes some columns of a unit."""
+
+    lane = f"threadIdx.x % {WIDTH}"
+
+    def item(self, nest: Nest) -> str:
+        columns = self.argument(nest.outer - 1, nest)
+        return f"(INGLE_BLOCK / (({columns} < {WIDE} ? {NARROW} : {COLUMNS}) / {WIDTH}))"
+
+
 class Late(Cuda):
     """What a kernel asks for before it waits it says itself."""
 
@@ -88,6 +99,7 @@ class AlongRows(Cuda):
 
 OF_WARP = OfWarp()
 OF_LONG_ROW = OfLongRow()
+OF_TOTALS = OfTotals()
 OF_LINES = Late()
 EACH = Alone(Short("row", 1))
 
@@ -129,6 +141,11 @@ def _of_warp(nest: Nest, name: str) -> str:
 @lru_cache(maxsize=1024)
 def _of_long_rows(nest: Nest, name: str, blocks: int) -> str:
     return long_rows(nest, name, OF_LONG_ROW, blocks)
+
+
+@lru_cache(maxsize=1024)
+def _of_totals(nest: Nest, name: str) -> str:
+    return long_totals(nest, name, OF_TOTALS)
 
 
 @lru_cache(maxsize=1024)
@@ -265,6 +282,8 @@ def for_rows(
         return _of_warp(nest, name), Grid(blocks, THREADS, 1)
     if shares_pieces(nest, sizes):
         return _of_pieces(nest, name, sizes[-1]), Grid(units(nest, sizes), GROUP, 1)
+    if shares_totals(nest, sizes, processors):
+        return _of_totals(nest, name), Grid(blocks_of_totals(nest, sizes), TOTALS_THREADS, 1)
     blocks = long_blocks(nest, sizes)
     if blocks:
         grid = Grid(units(nest, sizes), threads_of_row(sizes[-1]), 1)

@@ -105,10 +105,15 @@ def grouped(nest: Nest, name: str, dialect: GroupDialect) -> str:
 
 
 class _Columns(OuterNest):
-    """A column for each work item of the groups that take a unit of work."""
+    """A column for each work item of the groups that take a unit of work.
+
+    Attributes:
+        together: columns of a group.
+    """
 
     dialect: GroupDialect
 
+    together = NARROW
     columns = 1
     slot = "0"
     each_column = ""
@@ -116,8 +121,8 @@ class _Columns(OuterNest):
 
     def body(self) -> Scope:
         found = super().body()
-        part = f"{self.dialect.group} % ({self._span()} / {NARROW})"
-        self.head.add(f"const int64_t column = {part} * {NARROW} + {self.dialect.lane};")
+        part = f"{self.dialect.group} % ({self._span()} / {self.together})"
+        self.head.add(f"const int64_t column = {part} * {self.together} + {self.dialect.lane};")
         return found
 
     def _over(self, scope: Scope, body: Scope) -> None:
