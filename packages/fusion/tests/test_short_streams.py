@@ -324,6 +324,22 @@ def test_who_waits_for_each_value_has_read_it():
     assert dropped.tolist() == [1.0, 4.0]
 
 
+def test_what_is_flushed_after_each_operation_counts_as_read(below):
+    x = it.asarray([6.0, 1.0])
+    backend = x.backend
+    for n in range(2 * READ):
+        total = x + 1.0
+        assert waits(total) == (n < READ)
+        backend.flush()
+        assert not waits(total)
+    for _ in range(2 * AHEAD):
+        x = x + 1.0
+        assert not waits(x)
+        backend.flush()
+    assert x.tolist() == [6.0 + 2 * AHEAD, 1.0 + 2 * AHEAD]
+    assert waits(many(x)), "more than a few at a time are a plan's"
+
+
 def test_errors_of_what_is_read_at_once_come_when_it_is_read(below):
     x = it.asarray([1.0, 2.0])
     for _ in range(2 * READ):

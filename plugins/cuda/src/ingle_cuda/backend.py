@@ -70,6 +70,7 @@ from .products.product_results import sums_are_short
 from .products.tile_products import has_clusters
 
 _ON_DEVICE = 3
+_ONE_POINTER = ctypes.c_void_p * 1
 _GROUPS = 16
 """Groups of a convolution up to which each is a product worth the library."""
 
@@ -183,9 +184,7 @@ class CudaBackend(KernelBackend):
     def empty(self, aval: Aval) -> MemoryHandle:
         """New memory, labelled for statistics and messages."""
         self.enter()
-        nbytes = math.prod(aval.shape) * aval.dtype.itemsize
-        label = Label("a value of", aval.shape, aval.dtype)
-        memory = Held(self._pool.allocate(max(nbytes, 1), label))
+        memory = Held(self._pool.allocate(*_request(aval)))
         return MemoryHandle(self, aval, memory, memory.address)
 
     def allocate(self, nbytes: int) -> Held:
@@ -378,7 +377,7 @@ class CudaBackend(KernelBackend):
         Args:
             overlap: whether it may begin while the one before it ends, if it waits by itself.
         """
-        params = (ctypes.c_void_p * 1)(ctypes.addressof(given))
+        params = _ONE_POINTER(ctypes.addressof(given))
         if overlap and kernel.after_others and blocks:
             launch_dependent(self._driver, kernel, params, blocks, threads, stream.ptr)
         else:
@@ -440,6 +439,13 @@ class CudaBackend(KernelBackend):
                 "in a forked child; start processes with multiprocessing's method 'spawn'"
             )
         speak_to(self.limits.number)
+
+
+@lru_cache(maxsize=1024)
+def _request(aval: Aval) -> tuple[int, Label]:
+    """How many bytes a value has, one at least, and what statistics call them."""
+    nbytes = math.prod(aval.shape) * aval.dtype.itemsize
+    return max(nbytes, 1), Label("a value of", aval.shape, aval.dtype)
 
 
 @lru_cache(maxsize=64)

@@ -181,7 +181,7 @@ class Fusion:
         lowered = [x.computed() if isinstance(x, LazyHandle) else x for x in inputs]
         target = lowered[place]
         if isinstance(target, Handle) and target.owned is not None and len(target.owned) > 1:
-            self.flush()  # what reads the old value may only be recorded
+            self._run_recorded()  # what reads the old value may only be recorded
         return self.known(reuse(op, lowered, place, owner))
 
     def execute_now(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
@@ -270,12 +270,22 @@ class Fusion:
             mine.start()
 
     def flush(self, written: Collection[Cell[Any]] = ()) -> None:
-        """Starts everything that this thread has asked for.
+        """Starts everything that this thread has asked for, which counts as a read of it.
 
         Args:
             written: cells that got values together; if anything fails, they get back what they
-                held.
+                held. What a step of training asks for is recorded whole.
         """
+        if not written:
+            self._streams.ahead = 0
+            mine = self._streams.mine
+            if mine is not None and not mine.done:
+                mine.synchronize()
+                return
+        self._run_recorded(written)
+
+    def _run_recorded(self, written: Collection[Cell[Any]] = ()) -> None:
+        """`flush`, for whoever reads nothing."""
         mine = self._streams.mine
         if mine is not None:
             mine.flush(written)

@@ -100,6 +100,7 @@ class Executable:
         self._by_library = library > 0
         self._is_long = len(self._steps) + library * _WORTH_A_GRAPH >= _WORTH_A_GRAPH
         self._overlaps = backend.overlaps and len(runs) >= _WORTH_OVERLAP
+        self._told = told(backend.device, "a plan was run")
         self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
 
@@ -113,7 +114,7 @@ class Executable:
         backend = self._backend
         gate = None if donation is None else donation.gate
         backend.enter()
-        with backend.lock, told(backend.device, "a plan was run"):
+        with backend.lock, self._told:
             scratch = backend.scratch(self._scratch) if self._scratch else 0
             buffers, held = self._shifted.straightened(backend, (*addresses, scratch))
             graph = self._graph(buffers, whole=donation is not None)
@@ -278,14 +279,15 @@ class Executable:
 def _argument(
     step: KernelStep, buffers: Sequence[int], numbers: dict[int, int] | None, table: int
 ) -> Any:
-    """What a kernel is given: addresses, where its scalars lie, and numbers."""
-    given = type(step.given).from_buffer_copy(step.given)
+    """What a kernel is given: addresses, where its scalars lie, and numbers. It is the step's own,
+    which whoever launches the kernel copies."""
+    given = step.given
     for k, (buffer, offset) in enumerate(step.pointers):
         given[k] = buffers[buffer] + offset
     place, count = step.numbers
-    if numbers is None and count:
-        given[max(len(step.pointers), 1)] = table
-    elif numbers is not None:
+    if count:
+        given[max(len(step.pointers), 1)] = table if numbers is None else 0
+    if numbers is not None:
         for n, number in enumerate(step.scalars):
             if number >= 0:
                 given[place + n] = numbers[number]

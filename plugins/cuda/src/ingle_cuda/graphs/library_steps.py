@@ -81,6 +81,8 @@ class ShiftedInputs:
         """The addresses, with those of copies where it is needed, and the copies' memory, to be
         held until the plan is in the stream."""
         held: list[Any] = []
+        if not self._nbytes:
+            return buffers, held
         for number, nbytes in self._nbytes.items():
             if buffers[number] % ALIGNMENT:
                 memory = backend.allocate(nbytes)

@@ -45,6 +45,7 @@ class ScalarTable:
         self._last: tuple[Sequence[Any], list[int]] = (
             [_UNKNOWN] * len(self._read), [0] * len(self._read)
         )  # fmt: skip
+        self._named: tuple[list[int], dict[int, int]] = ([], {})
         places = {number: place for place, number in enumerate(self._read)}
         fixed: list[int] = []
         slots: list[int] = []
@@ -72,7 +73,12 @@ class ScalarTable:
 
     def bits(self, scalars: Sequence[Any]) -> dict[int, int]:
         """The bits of those scalars that kernels read, by the scalar's number."""
-        return dict(zip(self._read, self._bits(scalars), strict=True))
+        if not self._read:
+            return {}
+        bits = self._bits(scalars)
+        if bits is not self._named[0]:
+            self._named = bits, dict(zip(self._read, bits, strict=True))
+        return self._named[1]
 
     def write(self, scalars: Sequence[Any]) -> None:
         """Puts the scalars where graphs read them, if they are others than before."""

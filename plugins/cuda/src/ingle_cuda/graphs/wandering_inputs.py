@@ -76,6 +76,8 @@ class WanderingInputs:
 
     def copy(self, buffers: Sequence[int]) -> None:
         """Puts the copies into the stream, from a run's own addresses."""
+        if not self._places:
+            return
         settled = []
         for number, memory in self._places.items():
             address = buffers[number]

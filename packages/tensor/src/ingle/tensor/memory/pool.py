@@ -87,7 +87,8 @@ class Pool:
             self._busy = True
             memory = None
             try:
-                self._carry_out()
+                if self._notes:
+                    self._carry_out()
                 strategy = self._strategy
                 size = strategy.rounded(nbytes)
                 span = strategy.find(size)

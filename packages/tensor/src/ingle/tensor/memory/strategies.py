@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import bisect
 from collections import Counter
+from functools import lru_cache
 
 from ..errors import ArgumentError
 from .blocks import ALIGNMENT, Memory, Span
@@ -78,8 +79,7 @@ class Bins(Strategy):
         self._sizes: list[int] = []  # of the bins, sorted
 
     def rounded(self, nbytes: int) -> int:
-        step = max(ALIGNMENT, 1 << max(0, (nbytes - 1).bit_length() - 4))
-        return max(step, -(-nbytes // step) * step)
+        return _size_class(nbytes)
 
     def find(self, size: int) -> Span | None:
         at = bisect.bisect_left(self._sizes, size)
@@ -227,6 +227,12 @@ class Slices(Strategy):
     def _place(self, span: Span) -> int:
         """Where a kept span stands."""
         return bisect.bisect_left(self._free, _entry(span))
+
+
+@lru_cache(maxsize=4096)
+def _size_class(nbytes: int) -> int:
+    step = max(ALIGNMENT, 1 << max(0, (nbytes - 1).bit_length() - 4))
+    return max(step, -(-nbytes // step) * step)
 
 
 def _address(span: Span) -> int:
