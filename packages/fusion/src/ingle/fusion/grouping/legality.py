@@ -10,12 +10,22 @@ from ingle.tensor.operation import Op, infer
 from ingle.tensor.ops.convolution.forward import CONV
 from ingle.tensor.ops.convolution.window_products import WINDOW_DOT
 from ingle.tensor.ops.elementwise.dependence import DEPEND
+from ingle.tensor.ops.movement.extending import EXTENDED_GRADIENT
 from ingle.tensor.ops.scans.recurrence import LINEAR_RECURRENCE
 
 from ..ir.regions import ASSEMBLED
 from ..kernel.code import DTYPES, FLOATS, Code, CodeBuilder
 from ..kernel.expand import expand, function_code
-from ..kernel.lowering import can_lower, is_fold, lower, reduction_of, scan_of, sort_of
+from ..kernel.lowering import (
+    can_lower,
+    extends_rows,
+    is_fold,
+    lower,
+    reduction_of,
+    scan_of,
+    sort_of,
+)
+from ..kernel.nest import MAX_OUTER
 from ..passes.channel_convolutions import by_channels, sums_taps
 from ..passes.convolutions import WindowProblem, by_windows, problem_of, window_problem
 from ..passes.decompositions import Body, decomposition
@@ -63,6 +73,17 @@ def folds(op: Op, avals: Sequence[Aval]) -> bool:
         if not weight.shape[0] == avals[0].shape[1] == groups > 1 or weight.shape[1] != 1:
             return False
     return avals[0].dtype.name in ("float32", "float64")
+
+
+def extends(op: Op, x: Aval) -> bool:
+    """Whether there is a nest for elements that an operation adds, some at the ends of rows, or
+    takes back there alone."""
+    low, high = op.attributes["low"], op.attributes["high"]
+    if low[-1] + high[-1] == 0 or len(x.shape) > MAX_OUTER + 1:
+        return False
+    if op.operation is EXTENDED_GRADIENT:
+        return not any(low[:-1] + high[:-1]) and x.dtype.name in ("float32", "float64")
+    return x.dtype.name in DTYPES
 
 
 class Answer(NamedTuple):
@@ -181,6 +202,8 @@ class Legality:
             return sorts(op, avals)
         if is_fold(op):
             return self._folds and folds(op, avals)
+        if extends_rows(op):
+            return self._folds and extends(op, avals[0])
         if op.operation is LINEAR_RECURRENCE:
             return self._folds and avals[0].dtype.name in FLOATS
         if traits.access in ASSEMBLED or scan_of(op) is not None:

@@ -8,7 +8,7 @@ from typing import Literal, TypeAlias
 from ..ir.graph import Graph
 from ..ir.regions import ASSEMBLED, PRODUCTS, is_assembly
 from ..ir.views import Views
-from ..kernel.lowering import is_fold, reduction_of, scan_of, sort_of
+from ..kernel.lowering import extends_rows, is_fold, reduction_of, scan_of, sort_of
 from ..support.time_slices import tick
 from .two_stage_reduction import is_columns
 
@@ -50,6 +50,8 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
     if traits.access in ASSEMBLED:
         return "assembly" if is_assembly(graph, position) else "host"
     if scan_of(node.op) is not None or sort_of(node.op) is not None or is_fold(node.op):
+        return "assembly"
+    if extends_rows(node.op):
         return "assembly"
     if traits.family == "movement":
         return "copy" if node.op.operation.name == "reshape" else "host"

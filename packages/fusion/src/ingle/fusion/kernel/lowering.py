@@ -73,6 +73,11 @@ def is_fold(op: Op) -> bool:
     return op.operation.name in _FOLDS
 
 
+def extends_rows(op: Op) -> bool:
+    """Whether an operation adds elements of rows at their ends, or takes them back."""
+    return op.operation.name in ("extended", "extended_gradient")
+
+
 def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:
     """Appends what computes one element of an operation's result.
 

@@ -259,7 +259,48 @@ class DotNumbers(NamedTuple):
     apart: int
 
 
-Stage = Reduce | Map | Row | Fold | Dots
+class Extend(NamedTuple):
+    """Rows with elements of their own added at both ends, or such elements added to those that they
+    repeat: the last stage, behind a `Row` that says where the row of operand 0 begins.
+
+    That operand has strides of 0 along the axes that the `Row` counts, and along the inner one. The
+    nest's first scalars say what there is in a row; see `ExtendNumbers`.
+
+    Attributes:
+        code: a load of operand 0.
+        stores: (operand, instruction).
+        step: from one added element to the next: -1 mirrors at the outermost element, 0 repeats
+            it, 1 goes on with the other end.
+        back: whether what was added is taken back: to a row without it, of floats. Then elements
+            before a row are added first, and in their order.
+        columns: none; see `Map`.
+        often: tells it from a `Map`, as that of `Row` does.
+    """
+
+    code: Code
+    stores: tuple[tuple[int, int], ...]
+    step: int
+    back: bool = False
+    columns: tuple[tuple[int, int], ...] = ()
+    often: str = "for each row"
+
+
+class ExtendNumbers(NamedTuple):
+    """The first scalars of a nest with `Extend`, in int64.
+
+    Attributes:
+        before, after: how many elements are added to those of a row.
+        size: how many elements a row has without them.
+        apart: elements of operand 0 from one to the next.
+    """
+
+    before: int
+    after: int
+    size: int
+    apart: int
+
+
+Stage = Reduce | Map | Row | Fold | Dots | Extend
 
 
 class Nest(NamedTuple):
@@ -327,6 +368,11 @@ def runs(nest: Nest) -> bool:
 def folds(nest: Nest) -> bool:
     """Whether a nest adds up windows, at each place or of each tap."""
     return isinstance(nest.stages[0], (Fold, Dots))
+
+
+def extends(nest: Nest) -> bool:
+    """Whether a nest adds elements at the ends of rows."""
+    return isinstance(nest.stages[-1], Extend)
 
 
 def columns_of(stage: Stage) -> tuple[tuple[int, int], ...]:

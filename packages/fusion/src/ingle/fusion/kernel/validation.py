@@ -12,6 +12,8 @@ from .nest import (
     SHORT,
     DotNumbers,
     Dots,
+    Extend,
+    ExtendNumbers,
     Fold,
     FoldNumbers,
     Map,
@@ -85,6 +87,8 @@ def _problems(nest: Nest) -> Iterator[str]:
         yield "windows are added up by one stage that loads floats, of full rows along outer axes"
     if any(isinstance(s, Dots) for s in nest.stages) and not _dots_alone(nest):
         yield "taps are summed by one stage that multiplies two loads of floats, of full rows"
+    if any(isinstance(s, Extend) for s in nest.stages) and not _extends_alone(nest):
+        yield "rows are extended by one stage that loads what begins where the one before it says"
     if in_blocks(nest) and (nest.outer != 1 or nest.lanes != "inner" or nest.ragged):
         yield "sums over rows need one outer axis, no ragged rows, and lanes 'inner'"
     for number, stage in enumerate(nest.stages):
@@ -143,6 +147,21 @@ def _dots_alone(nest: Nest) -> bool:
     floats = len(dtypes) == 1 and dtypes <= {"float32", "float64"}
     right = isinstance(stage, Dots) and stage.taps > 0 and nest.operands[2].lane == "unit"
     return product and floats and outputs and right and not moved
+
+
+def _extends_alone(nest: Nest) -> bool:
+    """Whether adding elements at the ends of rows is all that there is."""
+    plain = not (nest.ragged or nest.row_length or nest.scattered or nest.lanes == "outer")
+    if not plain or len(nest.stages) != 2 or len(nest.operands) != 2:
+        return False
+    (first, stage), (source, target) = nest.stages, nest.operands
+    numbers = len(ExtendNumbers._fields)
+    told = nest.scalars[:numbers] == ("int64",) * numbers and source.row_base == 0
+    right = isinstance(stage, Extend) and stage.step in (-1, 0, 1) and stage.stores == ((1, 0),)
+    moves = [(i.name, i.value) for i in stage.code] == [("load", 0)]
+    lanes = (source.output, source.lane, target.lane) == (False, "zero", "unit")
+    sums = isinstance(stage, Extend) and stage.back and source.dtype not in ("float32", "float64")
+    return isinstance(first, Row) and told and right and moves and lanes and not sums
 
 
 def _takes_turns(nest: Nest, number: int, other: int) -> bool:

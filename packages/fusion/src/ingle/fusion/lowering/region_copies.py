@@ -18,8 +18,9 @@ from ..ir.merge_axes import lane_of, merged
 from ..ir.regions import Region, regions_of
 from ..ir.views import View, Views, is_full, reshaped, sliced, strides_of
 from ..kernel.code import SIZES, CodeBuilder
-from ..kernel.lowering import is_fold, lower, scan_of, sort_of
+from ..kernel.lowering import extends_rows, is_fold, lower, scan_of, sort_of
 from ..kernel.nest import MAX_OUTER, Map, Nest, Operand, Row, Stage
+from .extending import extend_call
 from .folding import dots_call, fold_call, writes
 from .nest_draft import NestDraft
 from .nests import NestCall
@@ -94,6 +95,8 @@ def _place(
     if maker.kind == "contraction":
         return place if can_write(maker, source.root, place) else None
     op = graph.nodes[position].op
+    if extends_rows(op):
+        return place if place.strides[-1] == 1 else None
     return place if not is_fold(op) or writes(op, place) else None
 
 
@@ -105,12 +108,13 @@ def in_memory(graph: Graph, views: Views, position: int, inline: Mapping[int, in
     """
     node = graph.nodes[position]
     roots = [views.of(a).root for a in node.args]
-    access, folds = node.op.operation.traits.access, is_fold(node.op)
+    access = node.op.operation.traits.access
+    whole = is_fold(node.op) or extends_rows(node.op)
     read = 0 if access == "slice" else 1 if access == "scatter" else None
     return [
         root
         for number, root in enumerate(roots)
-        if root in inline and (folds or number == read or not is_full(graph.nodes[inline[root]]))
+        if root in inline and (whole or number == read or not is_full(graph.nodes[inline[root]]))
     ]
 
 
@@ -155,6 +159,8 @@ class Assembler:
         if is_fold(node.op):
             factors = self._views.of(node.args[1]) if len(node.args) > 1 else None
             return [fold_call(self._graph, position, x, factors, whole)]
+        if extends_rows(node.op):
+            return [extend_call(self._graph, position, x, whole)]
         if access == "slice":
             return [self._copy(position, _stepped(x, whole.shape, node.op), whole, moves=x)]
         if access == "scatter":

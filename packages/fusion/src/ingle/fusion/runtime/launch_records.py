@@ -16,7 +16,7 @@ from ingle.tensor.operation import Op
 
 from ..ir.serialization import attributes_of, op_named, read_value, written_value
 from ..kernel.code import Instruction
-from ..kernel.nest import Dots, Fold, Map, Nest, Operand, Reduce, Row
+from ..kernel.nest import Dots, Extend, Fold, Map, Nest, Operand, Reduce, Row
 from ..kernel.validation import validate
 from ..lowering.contraction import ContractionCall, Windows
 from ..lowering.nests import NestCall
@@ -27,7 +27,7 @@ from .device import Launch
 
 _KINDS: tuple[type[Any], ...] = (
     Launch, NestCall, ContractionCall, Argument, Pointer, Nest, Operand, Reduce, Map, Row,
-    Instruction, Windows, Fold, Dots, WholeCall,
+    Instruction, Windows, Fold, Dots, WholeCall, Extend,
 )  # fmt: skip
 _NUMBERS: dict[type[Any], int] = {kind: n for n, kind in enumerate(_KINDS)}
 _SHARED = frozenset({Nest, Instruction})

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from ...kernel.nest import Dots, Nest, folds, runs
+from ...kernel.nest import Dots, Nest, extends, folds, runs
 from ...kernel.validation import validate
 from .across import AcrossNest, goes_across
 from .dots import DotsNest
+from .extending import ExtendNest
 from .folds import FoldNest
 from .inner import InnerNest
 from .outer import OuterNest
@@ -30,6 +31,8 @@ def render(nest: Nest, name: str, target: Target) -> str:
         return DotsNest(nest, name, target).render()
     if folds(nest):
         return FoldNest(nest, name, target).render()
+    if extends(nest):
+        return ExtendNest(nest, name, target).render()
     if nest.lanes == "outer":
         return OuterNest(nest, name, target).render()
     if is_tiled(nest):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,9 +16,8 @@ from ...sample import Draw, Sample
 from .._guarding import guarded
 from .._rules import LARGEST, as_int
 from ..elementwise.where import weak_scalar
-from .joining import concat
-from .shapes import broadcast_to
-from .slicing import slice, slice_axis, slice_update
+from .extending import extended
+from .slicing import slice, slice_update
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -61,15 +60,12 @@ def pad(x: TensorLike, widths: Widths, /, *, mode: Mode = "constant", value: Num
     cropped = _cropped(wrap(handle), pairs)
     low = tuple(max(before, 0) for before, _ in pairs)
     high = tuple(max(after, 0) for _, after in pairs)
-    if mode == "constant":
-        fill = weak_scalar("pad", "value", value, handle.dtype)
-        if not any(low) and not any(high):
-            return cropped
+    fill = weak_scalar("pad", "value", value, handle.dtype) if mode == "constant" else None
+    if not any(low) and not any(high):
+        return cropped
+    if fill is not None:
         return run2(_PAD.op(low=low, high=high), cropped._handle, fill)
-    for axis, (before, after) in enumerate(zip(low, high, strict=True)):
-        if before or after:
-            cropped = _MODES[mode](cropped, axis, before, after)
-    return cropped
+    return extended(cropped, low, high, _MODES[mode])
 
 
 def _rule(x: Aval, value: Aval, *, low: Shape, high: Shape) -> Aval:
@@ -152,49 +148,8 @@ def _cropped(x: Tensor, pairs: list[tuple[int, int]]) -> Tensor:
     return slice(x, [s if n else 0 for s, n in zip(starts, sizes, strict=True)], sizes)
 
 
-def _edge(x: Tensor, axis: int, before: int, after: int) -> Tensor:
-    size = _long_enough(x, axis, "edge", 1, 1)
-
-    def edge(at: int, width: int) -> Tensor:
-        return broadcast_to(
-            slice_axis(x, axis, at, 1), (*x.shape[:axis], width, *x.shape[axis + 1 :])
-        )
-
-    return concat([edge(0, before), x, edge(size - 1, after)], axis=axis)
-
-
-def _reflect(x: Tensor, axis: int, before: int, after: int) -> Tensor:
-    size = _long_enough(x, axis, "reflect", max(before, after) + 1, max(before, after))
-    parts = [x]
-    if before:
-        parts.insert(0, slice_axis(x, axis, before, before, -1))
-    if after:
-        parts.append(slice_axis(x, axis, size - 2, after, -1))
-    return concat(parts, axis=axis)
-
-
-def _circular(x: Tensor, axis: int, before: int, after: int) -> Tensor:
-    size = _long_enough(x, axis, "circular", max(before, after), max(before, after))
-    return concat(
-        [slice_axis(x, axis, size - before, before), x, slice_axis(x, axis, 0, after)], axis=axis
-    )
-
-
-def _long_enough(x: Tensor, axis: int, mode: str, least: int, width: int) -> int:
-    size = x.shape[axis]
-    if size < least:
-        raise ShapeError(
-            f"pad: mode {mode!r} needs at least {least} elements along axis {axis} to add {width}, "
-            f"got shape {x.shape}"
-        )
-    return size
-
-
-_MODES: dict[str, Callable[[Tensor, int, int, int], Tensor]] = {
-    "constant": lambda x, axis, before, after: x,
-    "edge": _edge,
-    "replicate": _edge,
-    "reflect": _reflect,
-    "circular": _circular,
-    "wrap": _circular,
-}
+_MODES = {
+    "constant": "constant", "reflect": "reflect", "edge": "edge", "replicate": "edge",
+    "circular": "circular", "wrap": "circular",
+}  # fmt: skip
+"""Names of each mode."""
