@@ -2,8 +2,9 @@
 
 A prompt is a list of numbers of tokens. Prompts of a batch may be of any lengths: shorter ones are
 padded on their left, and no model sees the padding. Each step computes one token of each prompt;
-keys and values of the ones before are kept. Choosing is done on the host, by NumPy, so that a seed
-gives the same text on every device.
+keys and values of the ones before are kept. The likeliest token is found on the device, which
+computes the next one while the host looks at it. Chances and beams are the host's, by NumPy, so
+that a seed gives the same text on every device.
 """
 
 from __future__ import annotations
@@ -132,16 +133,35 @@ def stream(
     choice = choice or Choice()
     if choice.beams > 1:
         raise ArgumentError("stream: beams are compared at the end; use generate, or beams=1")
-    rng = np.random.default_rng(choice.seed)
-    steps = Steps(model, prompts, choice.max_new_tokens)
-    scores, running = steps.scores, np.ones(len(prompts), bool)
-    for i in range(choice.max_new_tokens):
-        tokens = chosen(scores, choice, rng)
+    steps, running = Steps(model, prompts, choice.max_new_tokens), np.ones(len(prompts), bool)
+    for tokens in _drawn(steps, choice) if choice.temperature else _likeliest(steps, choice):
         running &= ~np.isin(tokens, choice.end)
         if not running.any():
             return
         yield [int(t) if r else None for t, r in zip(tokens, running, strict=True)]
-        if i + 1 < choice.max_new_tokens:
+
+
+def _likeliest(steps: Steps, choice: Choice) -> Iterator[np.ndarray]:
+    """The likeliest tokens of each step, of which the next one is on its way meanwhile, where the
+    device computes while others do."""
+    following = steps.likeliest() if choice.max_new_tokens else None
+    left = choice.max_new_tokens
+    while following is not None:
+        tokens, left = following, left - 1
+        coming = tokens.begin_download()
+        following = steps.likeliest(tokens) if coming and left else None
+        yield tokens.numpy()
+        if left and not coming:
+            following = steps.likeliest(tokens)
+
+
+def _drawn(steps: Steps, choice: Choice) -> Iterator[np.ndarray]:
+    """Tokens of each step by chance."""
+    rng, scores = np.random.default_rng(choice.seed), steps.scores
+    for left in reversed(range(choice.max_new_tokens)):
+        tokens = np.array([rng.choice(len(p), p=p) for p in chances(scores, choice)])
+        yield tokens
+        if left:
             scores = steps.after(tokens)
 
 
@@ -149,7 +169,6 @@ class Steps:
     """A batch of sequences inside a model, which goes on token by token.
 
     Attributes:
-        scores: (sequences, vocabulary) in float64, of the token that follows the prompts.
         caches: keys and values of what the model has read.
     """
 
@@ -171,16 +190,26 @@ class Steps:
         place = self.caches[0].keys.raw.device if self.caches else it.default_device()
         self._device = place
         first = self._placed(np.array(padding)) if any(padding) else None
-        self.scores = _scores(model(self._placed(tokens), first, self.caches, last=True))
+        self._logits = model(self._placed(tokens), first, self.caches, last=True)[:, -1]
 
         def step(following: Tensor) -> Tensor:
-            return model(following, first, self.caches, last=True)
+            return model(it.expand_dims(following, 1), first, self.caches, last=True)[:, -1]
 
         self._step: Callable[[Tensor], Tensor] = compile(step)
+        self._next: Callable[[Tensor], Tensor] = compile(lambda tokens: _argmax(step(tokens)))
+
+    @property
+    def scores(self) -> np.ndarray:
+        """Those of the token that follows the prompts, (sequences, vocabulary) in float64."""
+        return _scores(self._logits)
 
     def after(self, tokens: np.ndarray) -> np.ndarray:
         """Scores of what follows when each sequence goes on with its token."""
-        return _scores(self._step(self._placed(tokens[:, None])))
+        return _scores(self._step(self._placed(tokens)))
+
+    def likeliest(self, tokens: Tensor | None = None) -> Tensor:
+        """The likeliest token of each sequence when it goes on with one, or behind its prompt."""
+        return _argmax(self._logits) if tokens is None else self._next(tokens)
 
     def _placed(self, numbers: np.ndarray) -> Tensor:
         """Whole numbers on the model's device."""
@@ -199,15 +228,13 @@ class Steps:
 
 
 def _scores(logits: Tensor) -> np.ndarray:
-    found: np.ndarray = logits[:, -1].astype("float32").numpy().astype(np.float64)
+    found: np.ndarray = logits.astype("float32").numpy().astype(np.float64)
     return found
 
 
-def chosen(scores: np.ndarray, choice: Choice, rng: np.random.Generator) -> np.ndarray:
-    """A token for each row of scores."""
-    if not choice.temperature:
-        return np.asarray(scores.argmax(-1))
-    return np.array([rng.choice(len(p), p=p) for p in chances(scores, choice)])
+def _argmax(logits: Tensor) -> Tensor:
+    found: Tensor = it.argmax(logits, axis=-1).astype("int32")
+    return found
 
 
 def chances(scores: np.ndarray, choice: Choice) -> np.ndarray:

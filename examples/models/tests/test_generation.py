@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from models.generation import Choice, chances, generate, stream
+from models.generation import Choice, Steps, chances, generate, stream
 from models.gpt2 import GPT2
 from models.writing import Writer
 
@@ -32,6 +32,22 @@ class Chain:
         self, tokens: it.Tensor, first: Any = None, caches: Any = None, last: bool = False
     ) -> it.Tensor:
         return it.embedding(tokens[:, -1:] if last else tokens, self.table)
+
+
+class Near(Chain):
+    """One whose scores are a product, and nearly equal."""
+
+    def __init__(self, dtype: str) -> None:
+        rng = np.random.default_rng(0)
+        near = rng.normal(size=(1, 64)) + rng.normal(size=(5000, 64)) * 0.002
+        super().__init__(rng.normal(size=(5000, 64)))
+        self.table = self.table.astype(dtype)
+        self.weight = it.asarray(near.astype(np.float32)).astype(dtype)
+
+    def __call__(
+        self, tokens: it.Tensor, first: Any = None, caches: Any = None, last: bool = False
+    ) -> it.Tensor:
+        return it.linear(super().__call__(tokens, first, caches, last), self.weight)
 
 
 @pytest.fixture
@@ -59,6 +75,56 @@ def test_padding_changes_nothing(writer: GPT2) -> None:
             scores = writer(it.asarray(np.array([sequence])))[0, -1].numpy()
             assert scores.argmax() == token
             sequence.append(token)
+
+
+@pytest.mark.parametrize("itself", [False, True])
+def test_the_next_token_is_on_its_way_where_the_device_works_by_itself(
+    chain: Chain, monkeypatch: pytest.MonkeyPatch, itself: bool
+) -> None:
+    """Elsewhere nobody waits for a token that comes later; in both cases none is computed that
+    there is no room for."""
+    asked: list[int] = []
+    monkeypatch.setattr(it.Tensor, "begin_download", lambda tensor: itself)
+    likeliest = Steps.likeliest
+
+    def counted(steps: Steps, tokens: Any = None) -> Any:
+        asked.append(len(asked))
+        return likeliest(steps, tokens)
+
+    monkeypatch.setattr(Steps, "likeliest", counted)
+    found, before = [], []
+    for (token,) in stream(chain, [[2]], Choice(4)):
+        found.append(token)
+        before.append(len(asked))
+    table = chain.table.numpy().argmax(-1)
+    wanted = [int(table[2])]
+    while len(wanted) < 4:
+        wanted.append(int(table[wanted[-1]]))
+    assert found == wanted
+    assert before == ([2, 3, 4, 4] if itself else [1, 2, 3, 4])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_likeliest_token_is_the_first_of_equals(dtype: str) -> None:
+    """And one whose score is NaN, as NumPy has it."""
+    table = np.zeros((4, 4), np.float32)
+    table[0, [1, 3]] = 5.0
+    table[1, 2] = np.nan
+    table[2] = -np.inf
+    chain = Chain(table)
+    chain.table = chain.table.astype(dtype)
+    assert generate(chain, [[0], [1], [2], [3]], Choice(1)) == [[1], [2], [0], [0]]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_the_likeliest_token_is_that_of_the_scores(dtype: str) -> None:
+    """Many of which are equal once they are rounded."""
+    chain = Near(dtype)
+    steps, token = Steps(chain, [[7], [8]], 20), np.array([3, 4])
+    for _ in range(10):
+        found = steps.likeliest(it.asarray(token.astype(np.int32))).numpy()
+        np.testing.assert_array_equal(found, steps.after(token).argmax(-1))
+        token = found
 
 
 @pytest.mark.slow

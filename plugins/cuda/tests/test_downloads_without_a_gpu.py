@@ -32,7 +32,7 @@ def test_a_copy_that_was_begun_does_not_wait_for_what_came_after(gpu: HostGpu) -
         x = it.asarray(3)
         for _ in range(3):
             before, x = x, step(x)
-            x.begin_download()
+            assert x.begin_download()
         assert not is_idle(gpu)
         assert before.item() == 15
         assert not is_idle(gpu)

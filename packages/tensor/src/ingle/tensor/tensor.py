@@ -138,24 +138,30 @@ class Tensor(NumberProtocol, Operators, Exchange):
         handle = self._handle.detached()
         return handle.backend.download(handle)
 
-    def begin_download(self) -> None:
+    def begin_download(self) -> bool:
         """Has the device copy the values to the host once they are there, and waits for nothing.
 
         Whoever reads them later, as `numpy`, `tolist` and `item` do, waits for that copy alone, not
         for what the device was asked for in between: so a loop can ask for the next step, and look
-        at what the one before has given while the device computes. Where a device does not work by
-        itself this does nothing.
+        at what the one before has given while the device computes.
+
+        Returns:
+            Whether the device works by itself. Where it does not, nothing is on its way, and to ask
+            for the next step first would only make this one's reader wait.
 
         >>> import ingle.tensor as it
-        >>> x = it.asarray([1, 2])
+        >>> x = it.asarray([1, 2], device="numpy")
         >>> x.begin_download()
+        False
         >>> x.tolist()
         [1, 2]
         """
         handle = self._handle.detached()
         backend: Any = handle.backend
-        if capability(backend, "begin_download"):
+        found = capability(backend, "begin_download")
+        if found:
             backend.begin_download(handle)
+        return found
 
     def tolist(self) -> Any:
         """The values as nested lists of Python numbers; a number for a 0-d tensor."""
