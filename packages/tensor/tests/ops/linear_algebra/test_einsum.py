@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 import ingle.tensor as it
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
+from ingle.tensor.ops.linear_algebra.einsum import _steps
 from ingle.tensor.programs import Aval, trace
 
 RNG = np.random.default_rng(0)
@@ -141,3 +142,26 @@ def test_nothing_is_moved_that_lies_right(
     avals = [Aval(s, it.float32) for s in shapes]
     steps = trace(lambda *x: it.einsum(equation, *x), avals, "numpy").program.steps
     assert [s.op.operation.name for s in steps] == names
+
+
+def test_an_equation_is_read_once_for_equal_shapes() -> None:
+    x, y = it.ones((2, 7)), it.ones((7, 5))
+    it.einsum("ax,xb->ba", x, y)
+    known = _steps.cache_info()
+    for value in (2.0, 3.0):
+        np.testing.assert_array_equal(
+            it.einsum("ax,xb->ba", x * value, y), np.full((5, 2), 7 * value)
+        )
+    after = _steps.cache_info()
+    assert (after.misses, after.hits) == (known.misses, known.hits + 2)
+
+
+def test_sizes_that_stand_for_many_are_not_remembered() -> None:
+    def f(x: it.Tensor) -> it.Tensor:
+        return it.einsum("ij,kj->ik", it.exp(x), x) * 2.0
+
+    for n in range(2, 12):  # from the third size on they share a plan, which symbols stand for
+        array = RNG.standard_normal((n, 3))
+        expected = np.exp(array) @ array.T * 2.0
+        for _ in range(2):
+            np.testing.assert_allclose(f(it.asarray(array)).numpy(), expected, rtol=1e-12)

@@ -6,13 +6,15 @@ import itertools
 import math
 import string
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ...contract import Shape
 from ...dispatch import TensorLike, promote_tensors
 from ...errors import ArgumentError, OperandError, ShapeError
 from .._guarding import guarded
+from ..elementwise.arithmetic import multiply
 from ..movement.shapes import permute_dims, reshape
 from ..movement.triangular import diagonal
 from ..reductions.basic import sum as reduce_sum
@@ -25,11 +27,23 @@ Label = str
 """The name of an index: a letter, or `...i` for the axis i from the end of an ellipsis."""
 
 
-class Term(NamedTuple):
-    """A tensor with a label for each axis."""
+Axes = tuple[int, ...]
 
-    x: Tensor
+
+class Term(NamedTuple):
+    """A value on the way, by its number, with a label and a size for each axis."""
+
+    value: int
     labels: tuple[Label, ...]
+    shape: Shape
+
+
+class EinsumStep(NamedTuple):
+    """What makes the next value: a function, the numbers of its operands, its other arguments."""
+
+    function: Callable[..., Tensor]
+    operands: tuple[int, ...]
+    arguments: tuple[Any, ...] = ()
 
 
 @guarded
@@ -62,19 +76,15 @@ def einsum(equation: str | TensorLike, *operands: Any) -> Tensor:
     """
     if not isinstance(equation, str):
         equation, operands = _from_lists((equation, *operands))
-    inputs, output = _read(equation, len(operands))
-    tensors = promote_tensors("einsum", *((f"operands[{i}]", x) for i, x in enumerate(operands)))
-    labels = [_labels(equation, i, inputs[i], x.ndim) for i, x in enumerate(tensors)]
-    terms = _unrepeated(equation, [Term(x, n) for x, n in zip(tensors, labels, strict=True)])
-    wanted = _output(equation, output, labels)
-    while len(terms) > 1:
-        first, second = terms if len(terms) == 2 else _best_pair(terms, wanted)
-        rest = [t for t in terms if t is not first and t is not second]
-        kept = {*wanted, *(n for t in rest for n in t.labels)}
-        terms = [*rest, _contracted(first, second, kept)]
-    (last,) = terms
-    last = _summed(last, set(wanted))
-    return permute_dims(last.x, tuple(last.labels.index(n) for n in wanted))
+    _read(equation, len(operands))  # what is wrong with the equation comes first
+    values = promote_tensors("einsum", *((f"operands[{i}]", x) for i, x in enumerate(operands)))
+    shapes = tuple([x.shape for x in values])
+    whole = all([type(n) is int for shape in shapes for n in shape])  # noqa: C419 (faster)
+    # A size that stands for many is part of one recording, and is remembered nowhere else.
+    way = _steps if whole else _steps.__wrapped__
+    for function, numbers, arguments in way(equation, shapes, values[0].dtype.itemsize > 2):
+        values.append(function(*[values[n] for n in numbers], *arguments))
+    return values[-1]
 
 
 def _from_lists(arguments: Sequence[Any]) -> tuple[str, tuple[Any, ...]]:
@@ -100,6 +110,77 @@ def _letters(numbers: Sequence[Any]) -> str:
             raise ArgumentError(f"einsum: an index must be in [0, 52) or Ellipsis, got {n!r}")
         found.append("..." if n is Ellipsis else string.ascii_letters[n])
     return "".join(found)
+
+
+@lru_cache(maxsize=1024)
+def _steps(equation: str, shapes: tuple[Shape, ...], wide: bool) -> tuple[EinsumStep, ...]:
+    """What computes an equation for operands of certain shapes; `wide` if not of a half type."""
+    inputs, output = _read(equation, len(shapes))
+    labels = [_labels(equation, i, inputs[i], len(shape)) for i, shape in enumerate(shapes)]
+    way = _Way(len(shapes), wide)
+    given = [Term(i, n, s) for i, (n, s) in enumerate(zip(labels, shapes, strict=True))]
+    terms = _unrepeated(way, equation, given)
+    wanted = _output(equation, output, labels)
+    while len(terms) > 1:
+        first, second = terms if len(terms) == 2 else _best_pair(terms, wanted)
+        rest = [t for t in terms if t is not first and t is not second]
+        kept = {*wanted, *(n for t in rest for n in t.labels)}
+        terms = [*rest, _contracted(way, first, second, kept)]
+    (last,) = terms
+    last = way.summed(last, set(wanted))
+    way.permuted(last, tuple(last.labels.index(n) for n in wanted))
+    return tuple(way.steps)
+
+
+class _Way:
+    """The steps so far.
+
+    Args:
+        operands: how many values there are before the first step.
+        wide: whether the values are of no half type.
+    """
+
+    def __init__(self, operands: int, wide: bool) -> None:
+        self.steps: list[EinsumStep] = []
+        self.wide = wide
+        self._operands = operands
+
+    def made(
+        self, function: Callable[..., Tensor], operands: tuple[Term, ...],
+        labels: tuple[Label, ...], shape: Shape, *arguments: Any,
+    ) -> Term:  # fmt: skip
+        """The value of one more step."""
+        self.steps.append(EinsumStep(function, tuple([t.value for t in operands]), arguments))
+        return Term(self._operands + len(self.steps) - 1, labels, shape)
+
+    def permuted(self, term: Term, axes: Axes) -> Term:
+        if axes == tuple(range(len(axes))):
+            return term
+        labels, shape = _picked(term, axes)
+        return self.made(permute_dims, (term,), labels, shape, axes)
+
+    def reshaped(self, term: Term, labels: tuple[Label, ...], shape: Shape) -> Term:
+        if shape == term.shape:
+            return term._replace(labels=labels)
+        return self.made(reshape, (term,), labels, shape, shape)
+
+    def summed(self, term: Term, kept: set[Label]) -> Term:
+        """The term without the axes that nobody else needs."""
+        gone = tuple([i for i, n in enumerate(term.labels) if n not in kept])
+        return term if not gone else self.sum(term, gone)
+
+    def sum(self, term: Term, axes: Axes) -> Term:
+        labels, shape = _picked(term, [i for i in range(len(term.shape)) if i not in axes])
+        return self.made(_sum, (term,), labels, shape, axes)
+
+
+def _picked(term: Term, axes: Sequence[int]) -> tuple[tuple[Label, ...], Shape]:
+    """Labels and sizes of some axes."""
+    return tuple([term.labels[a] for a in axes]), tuple([term.shape[a] for a in axes])
+
+
+def _sum(x: Tensor, axes: Axes) -> Tensor:
+    return reduce_sum(x, axis=axes, dtype=x.dtype)
 
 
 @lru_cache(maxsize=1024)
@@ -154,38 +235,35 @@ def _output(
     return wanted
 
 
-def _unrepeated(equation: str, terms: Sequence[Term]) -> list[Term]:
+def _unrepeated(way: _Way, equation: str, terms: Sequence[Term]) -> list[Term]:
     """Diagonals for repeated labels; axes of size 1 dropped where the label has another size."""
     sizes: dict[Label, int] = {}
-    for x, labels in terms:
-        for n, size in zip(labels, x.shape, strict=True):
+    for _, labels, shape in terms:
+        for n, size in zip(labels, shape, strict=True):
             known = sizes.setdefault(n, size)
             if known != size and 1 not in (known, size):
-                shapes = " and ".join(str(t.x.shape) for t in terms)
+                shapes = " and ".join(str(t.shape) for t in terms)
                 raise ShapeError(
                     f"einsum: index {n!r} of equation {equation!r} must have one size in all "
                     f"operands, got {known} and {size} in shapes {shapes}"
                 )
             sizes[n] = size if known == 1 else known
     found = []
-    for x, labels in terms:
-        kept = [i for i, n in enumerate(labels) if x.shape[i] == sizes[n]]
-        if len(kept) < len(labels):
-            x, labels = reshape(x, tuple(x.shape[i] for i in kept)), tuple(labels[i] for i in kept)
-        found.append(_diagonal(Term(x, labels)))
+    for term in terms:
+        kept = [i for i, n in enumerate(term.labels) if term.shape[i] == sizes[n]]
+        found.append(_diagonal(way, way.reshaped(term, *_picked(term, kept))))
     return found
 
 
-def _diagonal(term: Term) -> Term:
-    x, labels = term
-    for n in [n for n, k in Counter(labels).items() if k > 1]:
-        while labels.count(n) > 1:
-            i = labels.index(n)
-            j = labels.index(n, i + 1)
-            rest = [k for k in range(x.ndim) if k not in (i, j)]
-            x = diagonal(permute_dims(x, (*rest, i, j)))
-            labels = (*(labels[k] for k in rest), n)
-    return Term(x, labels)
+def _diagonal(way: _Way, term: Term) -> Term:
+    for n in [n for n, k in Counter(term.labels).items() if k > 1]:
+        while term.labels.count(n) > 1:
+            i = term.labels.index(n)
+            j = term.labels.index(n, i + 1)
+            rest = [k for k in range(len(term.shape)) if k not in (i, j)]
+            last = way.permuted(term, (*rest, i, j))
+            term = way.made(diagonal, (last,), last.labels[:-1], last.shape[:-1])
+    return term
 
 
 def _best_pair(terms: Sequence[Term], wanted: Sequence[Label]) -> tuple[Term, Term]:
@@ -197,49 +275,46 @@ def _best_pair(terms: Sequence[Term], wanted: Sequence[Label]) -> tuple[Term, Te
             *wanted,
             *(n for t in terms if t is not first and t is not second for n in t.labels),
         }
-        sizes = dict(zip(first.labels, first.x.shape, strict=True))
-        sizes |= dict(zip(second.labels, second.x.shape, strict=True))
+        sizes = _sizes(first, second)
         result = math.prod(size for n, size in sizes.items() if n in kept)
-        return result - first.x.size - second.x.size
+        return result - math.prod(first.shape) - math.prod(second.shape)
 
     return min(itertools.combinations(terms, 2), key=growth)
 
 
-def _summed(term: Term, kept: set[Label]) -> Term:
-    """The term without the axes that nobody else needs."""
-    gone = tuple(i for i, n in enumerate(term.labels) if n not in kept)
-    if not gone:
-        return term
-    x = reduce_sum(term.x, axis=gone, dtype=term.x.dtype)
-    return Term(x, tuple(n for n in term.labels if n in kept))
+def _sizes(first: Term, second: Term) -> dict[Label, int]:
+    sizes = dict(zip(first.labels, first.shape, strict=True))
+    return sizes | dict(zip(second.labels, second.shape, strict=True))
 
 
-def _contracted(first: Term, second: Term, kept: set[Label]) -> Term:
+def _contracted(way: _Way, first: Term, second: Term, kept: set[Label]) -> Term:
     """The product of two terms, summed over the labels that they share and nobody else needs."""
-    first = _summed(first, kept | set(second.labels))
-    second = _summed(second, kept | set(first.labels))
+    first = way.summed(first, kept | set(second.labels))
+    second = way.summed(second, kept | set(first.labels))
     shared = [n for n in first.labels if n in second.labels]
     batch = tuple(n for n in shared if n in kept)
     inner = tuple(n for n in shared if n not in kept)
     rows = tuple(n for n in first.labels if n not in shared)
     columns = tuple(n for n in second.labels if n not in shared)
-    sizes = dict(zip(first.labels, first.x.shape, strict=True))
-    sizes |= dict(zip(second.labels, second.x.shape, strict=True))
-    if batch and inner and not rows and not columns and first.x.dtype.itemsize > 2:
+    sizes = _sizes(first, second)
+    if batch and inner and not rows and not columns and way.wide:
         # As matrices these vectors would be all packing. Half types are rounded after the sum.
-        products = _grouped(first, sizes, batch, inner) * _grouped(second, sizes, batch, inner)
-        out = reduce_sum(products, axis=-1, dtype=products.dtype)
+        pair = tuple([_grouped(way, t, sizes, batch, inner) for t in (first, second)])
+        out = way.sum(way.made(multiply, pair, ("", ""), pair[0].shape), (1,))
     else:
         stack = (batch,) if batch else ()
-        left = _grouped(first, sizes, *stack, rows, inner)
-        right = _grouped(second, sizes, *stack, inner, columns)
-        out = matmul(left, right) if inner else left * right
+        left = _grouped(way, first, sizes, *stack, rows, inner)
+        right = _grouped(way, second, sizes, *stack, inner, columns)
+        shape = (*left.shape[:-1], right.shape[-1])
+        out = way.made(matmul if inner else multiply, (left, right), ("",) * len(shape), shape)
     labels = (*batch, *rows, *columns)
-    return Term(reshape(out, tuple(sizes[n] for n in labels)), labels)
+    return way.reshaped(out, labels, tuple([sizes[n] for n in labels]))
 
 
-def _grouped(term: Term, sizes: dict[Label, int], *groups: tuple[Label, ...]) -> Tensor:
+def _grouped(
+    way: _Way, term: Term, sizes: dict[Label, int], *groups: tuple[Label, ...]
+) -> Term:  # fmt: skip
     """The term with one axis for each group of labels."""
     order = [term.labels.index(n) for group in groups for n in group]
-    shape = tuple(math.prod(sizes[n] for n in group) for group in groups)
-    return reshape(permute_dims(term.x, tuple(order)), shape)
+    shape = tuple([math.prod([sizes[n] for n in group]) for group in groups])
+    return way.reshaped(way.permuted(term, tuple(order)), ("",) * len(shape), shape)
