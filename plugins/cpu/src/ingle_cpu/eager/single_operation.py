@@ -46,7 +46,7 @@ LASTING = 16
 MOST = 2048
 """Operations on certain shapes whose plans are kept: some ten kilobytes each."""
 
-Run = Callable[[Op, Sequence[Handle | Scalar]], "tuple[Handle, ...] | list[Handle]"]
+Run = Callable[[Op, Sequence[Handle | Scalar]], Sequence[Handle]]
 
 
 class SingleOperations:
@@ -102,14 +102,14 @@ class SingleOperations:
         if self._device.has_custom_kernel(op, avals) or self._device.takes_whole(op, avals):
             return self._device.execute_native  # type: ignore[no-any-return]
         if traits.family == "movement":
-            return self._moved(op, inputs)
+            return self._moved(op, inputs, views=True)
         if traits.inlined:
             return self._native
         if operation.name in SIZED or traits.access == "update":
             return self._in_order
         moves = traits.kind == "movement" and not traits.family and operation.body is not None
         if (traits.family == "gather" or moves) and _taken(op, avals) <= MANY:
-            return self._in_order
+            return self._moved(op, inputs) if moves else self._in_order
         if traits.access == "scatter" and size <= MANY:
             return self._in_order
         # What is made of numbers, or of rows and columns, is more than what goes in.
@@ -189,7 +189,7 @@ class SingleOperations:
         """A call, or a plan where the operands are such that the call does not serve them."""
         plan: Run | None = None
 
-        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...] | list[Handle]:
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> Sequence[Handle]:
             nonlocal plan
             found = call(op, inputs)
             if found is not None:
@@ -217,21 +217,28 @@ class SingleOperations:
 
         return self._in_order if more else run
 
-    def _moved(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
-        """NumPy's kernel of an operation that mostly makes a view, and computes nothing that there
-        could be a warning of."""
+    def _moved(self, op: Op, inputs: Sequence[Handle | Scalar], views: bool = False) -> Run:
+        """NumPy's kernel of an operation that moves elements, and computes nothing that there could
+        be a warning of; views stay such."""
         _, kernel = self._device.resolve(op, inputs)
+        usual = self._native if views else self._in_order
         if kernel is None:
-            return self._native
+            return usual
         device = self._device
 
-        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> Sequence[Handle]:
             try:
-                made = kernel(op, *[x.value if type(x) is Scalar else x.array for x in inputs])  # type: ignore[union-attr]
+                if views:  # whose numbers are places
+                    arrays = [x.value if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
+                else:
+                    arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
+                made = kernel(op, *arrays)
             except MemoryError:
-                return tuple(self._native(op, inputs))  # which asks the pool for what it keeps
+                return usual(op, inputs)  # which asks the pool for what it keeps
             found: tuple[Handle, ...] = device.wrap(op, made, inputs)
-            return found
+            if views:
+                return found
+            return [x if x.array.flags.c_contiguous else device.in_order(x) for x in found]  # type: ignore[attr-defined]
 
         return run
 

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ...contract import Aval, Handle, Scalar, Shape
 from ...dispatch import TensorLike, handle_of
-from ...dtypes import DType, int64
+from ...dtypes import DType, int64, integer_range
 from ...errors import DTypeError, ShapeError
 from .._rules import as_int, widened
 from ..elementwise.cast import astype
@@ -43,9 +41,9 @@ def ignored_number(name: str, ignore_index: object, dtype: DType) -> int:
             f"{name}: target must hold class numbers (integers), got {dtype}; cast it with "
             "target.astype('int64')"
         )
-    number, limits = as_int(ignore_index, name, "ignore_index"), np.iinfo(dtype.dtype)
+    number, (least, most) = as_int(ignore_index, name, "ignore_index"), integer_range(dtype)
     # A number that the dtype cannot hold occurs nowhere, and neither does the largest one.
-    return number if limits.min <= number <= limits.max else int(limits.max)
+    return number if least <= number <= most else most
 
 
 def class_axis(shape: Shape) -> int:
