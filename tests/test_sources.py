@@ -408,3 +408,16 @@ def test_warnings_are_of_the_callers_line():
         and file.name != "callers.py"
     ]
     assert not apart, "call ingle.tensor.callers.warn(text, category)"
+
+
+def test_locks_are_those_that_handlers_of_signals_leave_free():
+    """`ReentrantLock` in place of Python's own, and a condition's lock in place of the condition."""
+    torn = re.compile(r"threading\.(RLock|Condition)\(\)")
+    found = [
+        f"{file}:{number}"
+        for file in SOURCES
+        if file.name != "locks.py"
+        for number, line in enumerate(file.read_text("utf-8").splitlines(), 1)
+        if torn.search(line) and "_LOCKS" not in line
+    ]
+    assert found == []

@@ -320,6 +320,7 @@ def _agree(got: Any, expected: Any) -> None:
     np.testing.assert_allclose(got.numpy(), expected, rtol=1e-6, atol=1e-9)
 
 
+@pytest.mark.filterwarnings("ignore:.*fix:DeprecationWarning")  # from NumPy 2.5 on
 @pytest.mark.parametrize("call", CALLED)
 def test_a_function_is_the_operation_with_numpys_arguments(call: Callable[[Any], Any]) -> None:
     _agree(call(TENSORS), call(ARRAYS))

@@ -2,57 +2,69 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 import weakref
-from collections import deque
 from collections.abc import Iterator
+from queue import Empty, SimpleQueue
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
 
 class Channel(Generic[T]):
-    """A bounded queue between two threads that either side can close."""
+    """A bounded queue between two threads that either side can close.
+
+    No lock is held where a handler of signals, as that of Ctrl-C, may raise in either thread.
+    """
 
     def __init__(self, size: int) -> None:
-        self._size = size
-        self._items: deque[T] = deque()
-        self._changed = threading.Condition()
+        self._items: SimpleQueue[T | None] = SimpleQueue()
+        self._room: SimpleQueue[None] = SimpleQueue()
         self._closed = False
+        for _ in range(size):
+            self._room.put(None)
 
     def put(self, item: T) -> bool:
         """Waits for room; False once the channel is closed."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._closed or len(self._items) < self._size)
-            if not self._closed:
-                self._items.append(item)
-                self._changed.notify_all()
-            return not self._closed
+        self._room.get()
+        if self._closed:
+            self._room.put(None)
+        else:
+            self._items.put(item)
+        return not self._closed
 
     def get(self, producer: threading.Thread) -> T:
         """Waits for an item; raises if the channel closes or its producer dies without one."""
-        with self._changed:
-            while not self._items:
-                if self._closed:
-                    raise RuntimeError("the loader was closed while it was iterated over")
-                if not producer.is_alive():
+        while True:
+            ended = not producer.is_alive()
+            try:
+                item = self._items.get(timeout=0 if ended else 1.0)
+            except Empty:
+                if ended:
                     raise RuntimeError(
                         "the loader's thread is gone: the process was forked while it was "
                         "iterated over; start the iteration in the child"
-                    )
-                self._changed.wait(1.0)
-            # Ctrl-C may come behind a call: nobody waits for room then that is there already.
-            self._changed.notify_all()
-            item = self._items[0]
-            del self._items[0]
-            return item
+                    ) from None
+            except BaseException:
+                self._room.put(None)  # An item that was taken before is lost, its room is not.
+                raise
+            else:
+                break
+        if item is None:
+            self._items.put(None)
+            raise RuntimeError("the loader was closed while it was iterated over")
+        self._room.put(None)
+        return item
 
     def close(self) -> None:
-        with self._changed:
-            self._closed = True
-            self._items.clear()
-            self._changed.notify_all()
+        self._closed = True
+        with contextlib.suppress(Empty):
+            while True:
+                self._items.get_nowait()
+        self._items.put(None)
+        self._room.put(None)
 
 
 class _End:

@@ -23,6 +23,8 @@ from collections.abc import Callable
 from types import FrameType, ModuleType
 from typing import Generic, TypeVar
 
+from .locks import ReentrantLock
+
 T = TypeVar("T")
 
 
@@ -166,7 +168,7 @@ def _python_without_its_lock() -> ctypes.CDLL:
 
 
 _C = _python_without_its_lock()
-_importing = threading.RLock()
+_importing = ReentrantLock()
 """Held while a module is loaded, and over forks."""
 _PATIENCE = 20.0
 """Seconds for which a fork waits for an import."""
@@ -185,7 +187,7 @@ def _let_go() -> None:
 def _renew() -> None:
     global _importing
     _held_over_forks.clear()
-    _importing = threading.RLock()
+    _importing = ReentrantLock()
 
 
 if hasattr(os, "register_at_fork"):

@@ -12,7 +12,9 @@ owners: those of memory pools, of the compiler, and `ingle.tensor.transactions.c
 from __future__ import annotations
 
 import os
+import sys
 import threading
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from weakref import ref
@@ -21,6 +23,39 @@ if TYPE_CHECKING:
     Lock: TypeAlias = threading.RLock
 else:
     Lock = Any
+
+
+def _untorn() -> Callable[[], Lock]:
+    """The class of `ReentrantLock`.
+
+    A handler of signals may raise behind each call of a C function. From 3.14 on that by which
+    `with` takes a lock of CPython's is one, behind which the lock would never be let go. The end of
+    a function of Python is no such place.
+    """
+    if sys.version_info < (3, 14):
+        return threading.RLock
+
+    class Untorn(type(threading.RLock())):  # type: ignore[misc]
+        __slots__ = ()
+
+        def __enter__(self) -> bool:
+            return self.attempt(True)
+
+        def attempt(self, waits: bool = False) -> bool:
+            before = self._recursion_count()
+            try:
+                return self.acquire(waits)
+            except BaseException:
+                while self._recursion_count() > before:
+                    self.release()
+                raise
+
+    return Untorn
+
+
+ReentrantLock = _untorn()
+"""A lock as of `threading.RLock`, left free by a handler of signals that raises as `with` takes it.
+That of a `threading.Condition` is not: a condition's users take the lock that it was made with."""
 
 _owners: list[tuple[ref[Any], str]] = []
 _most = 256
@@ -43,21 +78,20 @@ def renewed(owner: object, name: str) -> Lock:
     if len(_owners) > _most:  # No callbacks: in Python's own finalizers Ctrl-C would be lost.
         _owners[:] = [known for known in _owners[:] if known[0]() is not None]
         _most = max(256, 2 * len(_owners))
-    return threading.RLock()
+    return ReentrantLock()
 
 
 class Attempt:
     """Takes a re-entrant lock in a `with` statement if that goes without waiting; says whether.
 
     A handler of signals that raises behind a call of `acquire` would leave the lock taken. Both
-    ends of this are the lock's own functions, which `with` calls without a look at signals.
+    ends of this are what the lock has for `with`, which leaves it free in that case.
 
     Raises:
         RuntimeError: at the end, where another thread had the lock.
 
-    >>> import threading
-    >>> from ingle.tensor.locks import Attempt
-    >>> with Attempt(threading.RLock()) as taken:
+    >>> from ingle.tensor.locks import Attempt, ReentrantLock
+    >>> with Attempt(ReentrantLock()) as taken:
     ...     print(taken)
     True
     """
@@ -71,7 +105,8 @@ class Attempt:
 
     def __init__(self, lock: Lock) -> None:
         for name, function in (
-            ("__enter__", partial(lock.acquire, False)), ("__exit__", lock.__exit__)
+            ("__enter__", getattr(lock, "attempt", None) or partial(lock.acquire, False)),
+            ("__exit__", lock.__exit__),
         ):  # fmt: skip
             setattr(self, name, function)
 
@@ -80,7 +115,7 @@ def _renew() -> None:
     for owner, name in _owners:
         found = owner()
         if found is not None:
-            setattr(found, name, threading.RLock())
+            setattr(found, name, ReentrantLock())
 
 
 if hasattr(os, "register_at_fork"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Collection, Generator, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from .blocks import After, WithBlock, block, holding, while_set
 from .contract import Backend
 from .interruptions import Newcomers, Outside, is_from_outside, newcomers
+from .locks import ReentrantLock
 from .tensor import Tensor
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Scope:
         return {v._handle.backend for v in self.writes.values() if isinstance(v, Tensor)}
 
 
-commit_lock = threading.RLock()
+commit_lock = ReentrantLock()
 """Held while a group of writes is committed, so that those of several threads never mix.
 
 A thread that holds it sees cells that belong together as one group left them, and no other thread

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from ingle.tensor.locks import ReentrantLock
+
 from .callbacks import Record
 
 
@@ -107,7 +109,7 @@ class Control:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = ReentrantLock()
         self._paused = threading.Event()
         self._stop: str | None = None
         self._save = False

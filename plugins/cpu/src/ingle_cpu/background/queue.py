@@ -20,7 +20,7 @@ import numpy as np
 
 from ingle.fusion.device import DonationState
 from ingle.tensor.cell import Cell
-from ingle.tensor.locks import renewed
+from ingle.tensor.locks import ReentrantLock, renewed
 from ingle.tensor.transactions import commit_lock
 
 from ..jit.engine import IRSource, engine
@@ -58,7 +58,7 @@ class Queue:
         text = queue_code(engine().machine, park_in_kernel)
         names = ("serve", "submit", "await", "resume", "ring")
         serve, submit, wait, resume, ring = engine().addresses(IRSource(text, names))
-        self.lock = threading.RLock()
+        self.lock = ReentrantLock()
         self._parks_in_kernel = park_in_kernel
         self._serve, self._submit, self._await = _SERVE(serve), _SUBMIT(submit), _AWAIT(wait)
         self._resume, self._ring = _TELL(resume), _TELL(ring)

@@ -11,7 +11,6 @@ import functools
 import hashlib
 import mmap
 import os
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -20,6 +19,7 @@ from weakref import WeakValueDictionary
 
 from ingle.fusion.device import DiskStore, disk, give_way
 from ingle.tensor.errors import BackendError, OutOfMemoryError
+from ingle.tensor.locks import ReentrantLock
 from ingle.tensor.transactions import commit_lock
 
 from .elf import DamagedObjectError
@@ -109,7 +109,7 @@ class Engine:
         self._fingerprint = machine.fingerprint
         self._loaded: WeakValueDictionary[str, Code] = WeakValueDictionary()
         self._recent: OrderedDict[str, Code] = OrderedDict()
-        self._lock = threading.RLock()
+        self._lock = ReentrantLock()
         self._jit: Any = None
         self._links = 0
         self._compiled = self._from_disk = self._found = 0

@@ -22,7 +22,7 @@ from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
 from ingle.tensor.blocks import block
-from ingle.tensor.locks import renewed
+from ingle.tensor.locks import ReentrantLock, renewed
 
 from .gc_pauses import uncollected
 from .switching import switching
@@ -125,7 +125,8 @@ class TimeSlices(Generic[T]):
         self.count = 0
         self._work = work
         self._context = contextvars.copy_context()
-        self._condition = threading.Condition()
+        self._lock = ReentrantLock()
+        self._condition = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None
         self._mine = False
         """Whether it is the turn of the work."""
@@ -169,7 +170,7 @@ class TimeSlices(Generic[T]):
         """
         if not self._is_done() and not _half_done.admits(self):
             return None
-        with self._condition:
+        with self._lock:
             if not self._is_done():
                 self._left = steps
                 self.count += 1
@@ -189,7 +190,7 @@ class TimeSlices(Generic[T]):
 
     def cancel(self) -> None:
         """Ends it; nobody will ask for the result."""
-        with self._condition:
+        with self._lock:
             self._cancelled = self._mine = True
             self._condition.notify_all()
 
@@ -206,7 +207,7 @@ class TimeSlices(Generic[T]):
             _half_done.leave(self)
             if self._end is not None:
                 self._end.detach()
-            with self._condition:
+            with self._lock:
                 self._come_back()
                 self._mine = False
                 self._condition.notify_all()
@@ -215,7 +216,7 @@ class TimeSlices(Generic[T]):
         """Some steps are done; at the end of a slice the others have their turn."""
         self._left -= weight / BESIDE if self._away else weight
         if self._left <= 0:
-            with self._condition:
+            with self._lock:
                 self._come_back()
                 if not self._cancelled:
                     self._mine = False
@@ -229,7 +230,7 @@ class TimeSlices(Generic[T]):
 
         It waits for nothing before the next tick, so that it may hold a lock that others wait for.
         """
-        with self._condition:
+        with self._lock:
             if not self._cancelled:
                 if not self._away:
                     switching.begin()
@@ -244,7 +245,8 @@ class TimeSlices(Generic[T]):
 
     def renew(self) -> None:
         """In a forked child: the thread is gone, and with it the holder of the lock."""
-        self._condition = threading.Condition()
+        self._lock = ReentrantLock()
+        self._condition = threading.Condition(self._lock)
         self._mine = self._away = False
 
 

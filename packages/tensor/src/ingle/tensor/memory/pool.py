@@ -5,13 +5,12 @@ from __future__ import annotations
 import gc
 import heapq
 import os
-import threading
 import weakref
 from collections import Counter, deque
 from typing import Any
 
 from ..errors import ArgumentError, BackendError, OutOfMemoryError
-from ..locks import Attempt
+from ..locks import Attempt, ReentrantLock
 from .blocks import Block, Memory, Source, Span
 from .statistics import Holder, Statistics, shown_bytes
 from .strategies import Bins, Strategy, strategy_named
@@ -45,7 +44,7 @@ class Pool:
         self._source = source
         self._strategy = strategy_named(strategy)
         self._limit = limit
-        self._lock = threading.RLock()
+        self._lock = ReentrantLock()
         self._busy = False
         self._refusal = ""
         self._notes: deque[tuple[Block, int]] = deque()
@@ -301,7 +300,7 @@ class Pool:
 
     def _after_fork_in_child(self) -> None:
         # Only the thread that forked lives on; it held the lock, so nothing is half done.
-        self._lock = threading.RLock()
+        self._lock = ReentrantLock()
 
 
 def _largest(blocks: list[Block]) -> tuple[Holder, ...]:
