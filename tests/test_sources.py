@@ -411,7 +411,7 @@ def test_warnings_are_of_the_callers_line():
 
 
 def test_locks_are_those_that_handlers_of_signals_leave_free():
-    """`ReentrantLock` in place of Python's own, and a condition's lock in place of the condition."""
+    """`ReentrantLock` in place of Python's own, and a condition with a lock of that kind."""
     torn = re.compile(r"threading\.(RLock|Condition)\(\)")
     found = [
         f"{file}:{number}"
