@@ -92,6 +92,22 @@ def test_rows_of_a_table(device: Any) -> None:
     same(*results)
 
 
+def test_losses_that_a_kernel_adds_up_wait_for_their_classes_side_by_side(device: Any) -> None:
+    """Nothing goes over them again, but each looks at a place that it holds."""
+    loss = compile(it.cross_entropy)
+    rng = np.random.default_rng(3)
+    drawn, classes = rng.normal(size=(1032, 5)), rng.integers(0, 5, 1032)
+    classes[[4, 1031]] = -100  # which are left out
+    results = []
+    for on in (DEVICE, "cpu"):
+        given = it.asarray(drawn.astype(np.float32), device=on), it.asarray(classes, device=on)
+        if on == DEVICE:
+            sources = explain(loss, *given, source=True, runs=0).sources
+            assert any("at_sum_0_1[i] = " in source for source in sources)
+        results.append([loss(*given)])
+    same(*results)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("computed", [False, True])
 def test_weights_are_asked_for_before_a_kernel_waits(device: Any, computed: bool) -> None:

@@ -19,6 +19,13 @@ from .line_rows import line_rows
 from .long_rows import MOST_THREADS, long_blocks, long_rows, threads_of_row
 from .long_totals import TOTALS_THREADS, WIDTH, blocks_of_totals, long_totals, shares_totals
 from .row_vectors import row_of_vector, row_vector_elements, row_vector_items, row_vectors
+from .shared_columns import (
+    SHARED_COLUMNS,
+    SHARED_COLUMNS_THREADS,
+    blocks_of_columns,
+    shared_columns,
+    shares_columns,
+)
 from .shared_pieces import GROUP, shared_pieces, shares_pieces
 from .short_rows import Short, items_of, row_of_item, short_rows, short_rows_of
 from .sorted_scatter import ScatterLaunch, sorted_scatter
@@ -58,14 +65,16 @@ class OfLongRow(Cuda):
         return f"__launch_bounds__({MOST_THREADS}, 2)"
 
 
-class OfTotals(Cuda):
-    """A block takes some columns of a unit."""
+class OfColumns(Cuda):
+    """The threads of a block share out so many columns of a unit."""
 
-    lane = f"threadIdx.x % {WIDTH}"
+    def __init__(self, columns: int) -> None:
+        self._columns = columns
+        self.lane = f"threadIdx.x % {columns}"
 
     def item(self, nest: Nest) -> str:
         columns = self.argument(nest.outer - 1, nest)
-        return f"(INGLE_BLOCK / (({columns} < {WIDE} ? {NARROW} : {COLUMNS}) / {WIDTH}))"
+        return f"(INGLE_BLOCK / (({columns} < {WIDE} ? {NARROW} : {COLUMNS}) / {self._columns}))"
 
 
 class Late(Cuda):
@@ -99,7 +108,7 @@ class AlongRows(Cuda):
 
 OF_WARP = OfWarp()
 OF_LONG_ROW = OfLongRow()
-OF_TOTALS = OfTotals()
+OF_TOTALS, OF_SHARED_COLUMNS = OfColumns(WIDTH), OfColumns(SHARED_COLUMNS)
 OF_LINES = Late()
 EACH = Alone(Short("row", 1))
 
@@ -146,6 +155,11 @@ def _of_long_rows(nest: Nest, name: str, blocks: int) -> str:
 @lru_cache(maxsize=1024)
 def _of_totals(nest: Nest, name: str) -> str:
     return long_totals(nest, name, OF_TOTALS)
+
+
+@lru_cache(maxsize=1024)
+def _of_columns(nest: Nest, name: str) -> str:
+    return shared_columns(nest, name, OF_SHARED_COLUMNS)
 
 
 @lru_cache(maxsize=1024)
@@ -284,6 +298,9 @@ def for_rows(
         return _of_pieces(nest, name, sizes[-1]), Grid(units(nest, sizes), GROUP, 1)
     if shares_totals(nest, sizes, processors):
         return _of_totals(nest, name), Grid(blocks_of_totals(nest, sizes), TOTALS_THREADS, 1)
+    if shares_columns(nest, sizes, processors):
+        blocks = blocks_of_columns(nest, sizes)
+        return _of_columns(nest, name), Grid(blocks, SHARED_COLUMNS_THREADS, 1)
     blocks = long_blocks(nest, sizes)
     if blocks:
         grid = Grid(units(nest, sizes), threads_of_row(sizes[-1]), 1)

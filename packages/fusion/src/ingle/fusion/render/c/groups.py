@@ -135,7 +135,16 @@ class _Columns(OuterNest):
         if count == 1:
             super()._walk(number, partials, scope, start, stop)
             return
-        turn, whole, loads, rest = Scope(), Scope(), Scope(), Scope()
+        scope.add(f"int64_t from = {start};")
+        while count > 1:
+            whole = self._together(number, partials, count)
+            scope.block(f"for (; from + {count} <= {stop}; from += {count})", whole)
+            count = _MOST_ROWS if count > _MOST_ROWS else 1
+        super()._walk(number, partials, scope, "from", stop)
+
+    def _together(self, number: int, partials: list[Partial], count: int) -> Scope:
+        """So many elements, all of which are asked for before anything is computed."""
+        whole, loads = Scope(), Scope()
         for k in sorted(self._loads(number)):
             whole.add(f"{self.source.stored(self.nest.operands[k].dtype)} ahead{k}[{count}];")
             loads.add(f"ahead{k}[n] = {self.element(k, '(from + n)')};")
@@ -145,10 +154,7 @@ class _Columns(OuterNest):
         for part in (loads, done):
             whole.add("#pragma unroll")
             whole.block(f"for (int n = 0; n < {count}; n++)", part)
-        super()._walk(number, partials, rest, "from", stop)
-        turn.block(f"if (from + {count} <= {stop})", whole)
-        turn.block("else", rest)
-        scope.block(f"for (int64_t from = {start}; from < {stop}; from += {count})", turn)
+        return whole
 
     def _loads(self, number: int) -> set[int]:
         code = self.stages[number].code
@@ -182,6 +188,20 @@ class _Columns(OuterNest):
 
 class ColumnNest(_Columns):
     """Writes a nest with lanes along an outer axis."""
+
+
+class SharedColumnNest(ColumnNest):
+    """Writes a nest of which `together` columns are shared out by the threads of a group. All of
+    them go through the stages, since they meet at barriers, and the first ones store."""
+
+    def __init__(self, nest: Nest, name: str, dialect: GroupDialect) -> None:
+        super().__init__(nest, name, dialect)
+        self.each_column = f"if (threadIdx.x < {self.together} && column < width)"
+
+    def guarded(self, stages: Scope) -> Scope:
+        own = Scope()
+        own.block(f"if (column - {self.dialect.lane} < width)", stages)
+        return own
 
 
 class ColumnScanNest(_Columns, ColumnScan):

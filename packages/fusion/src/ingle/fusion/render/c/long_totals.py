@@ -18,7 +18,7 @@ from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from . import helpers
 from .dialect import GroupDialect
-from .groups import ColumnNest
+from .groups import SharedColumnNest
 from .held_lengths import WARP
 from .text import Scope, literal, value_type
 from .vectors import BYTES
@@ -60,16 +60,10 @@ def long_totals(nest: Nest, name: str, dialect: GroupDialect) -> str:
     return _TotalsNest(nest, name, dialect).render()
 
 
-class _TotalsNest(ColumnNest):
+class _TotalsNest(SharedColumnNest):
     """Writes a nest whose first stage adds up the totals of columns."""
 
     together = WIDTH
-    each_column = f"if (threadIdx.x < {WIDTH} && column < width)"
-
-    def guarded(self, stages: Scope) -> Scope:
-        own = Scope()
-        own.block(f"if (column - {self.dialect.lane} < width)", stages)
-        return own
 
     def _reduce(self, number: int, stages: Scope, length: str) -> None:
         (p,) = self.partials(number, self.columns)
@@ -89,7 +83,7 @@ class _TotalsNest(ColumnNest):
             barrier=self.dialect.local_barrier, rows=rows, width=WIDTH,
             neutral=literal(neutral_bits("sum", dtype), dtype), zero=literal(0, dtype),
             stride=rows + BYTES // SIZES[dtype], ahead=rows * WIDTH // WARP, each=WARP // WIDTH,
-            part=rows * WIDTH // (2 * WARP), bytes=BYTES,
+            part=rows * WIDTH // (2 * WARP), quarter=rows // 4, bytes=BYTES,
         )  # fmt: skip
 
 
@@ -117,10 +111,21 @@ static {kind} add_up_{dtype}(const {stored} *first, int64_t step, int64_t rows, 
         }}
         else if (warp == 0 && part == 0 && turn >= 1 && turn <= count) {{
             const {kind} *const piece = pieces[(turn - 1) & 3][own];
+            {kind} near[2][{quarter}];
             before[turn & 1][own] = total;
             #pragma unroll
-            for (int n = 0; n < {rows}; n++)
-                totals[turn & 1][own][n] = total = total + piece[n];
+            for (int n = 0; n < {quarter}; n++)
+                near[0][n] = piece[n];
+            #pragma unroll
+            for (int k = 0; k < 4; k++) {{
+                /* A load behind a store would wait for it. */
+                #pragma unroll
+                for (int n = 0; n < {quarter} && k < 3; n++)
+                    near[~k & 1][n] = piece[(k + 1) * {quarter} + n];
+                #pragma unroll
+                for (int n = 0; n < {quarter}; n++)
+                    totals[turn & 1][own][k * {quarter} + n] = total = total + near[k & 1][n];
+            }}
         }}
         else if ((warp == 2 || warp == 3) && turn >= 2 && turn <= count + 1) {{
             const int from = ((warp - 2) * {each} + part) * {part};

@@ -108,10 +108,12 @@ def _given(nest: Nest) -> list[int]:
 
 
 def _may_spread(nest: Nest) -> bool:
-    """Whether rows are of a kind of which a thread holds a part: they are gone over again."""
+    """Whether rows are of a kind of which a thread holds a part: they are gone over again, or wait
+    for places that they hold, as losses do for what is known of their classes."""
     if not may_hold(nest, gathers=True) or in_blocks(nest):
         return False
-    return any(isinstance(stage, Map) for stage in nest.stages)
+    gathers = any(i.name == "gather" for stage in nest.stages for i in stage.code)
+    return gathers or any(isinstance(stage, Map) for stage in nest.stages)
 
 
 def spread_rows(nest: Nest, name: str, dialect: LateDialect, spread: Spread) -> str:
