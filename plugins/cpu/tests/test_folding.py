@@ -96,6 +96,23 @@ def test_gradients_of_images_are_one_product_and_one_kernel():
     assert sum("fold" in step.operations for step in steps) == 1
 
 
+@pytest.mark.parametrize(
+    ("channels", "features", "side", "padding", "adds"),
+    [(8, 32, 32, 1, False), (16, 64, 28, 1, False), (16, 128, 28, 1, True), (16, 64, 10, 0, True)],
+)
+def test_taps_are_added_up_where_windows_take_longer(channels, features, side, padding, adds):
+    """Windows slide along copies of images: they cost little where there are not many more of
+    them than places of g, and features not many more than channels."""
+
+    def gradient(x, weight):
+        x = x.require_grad()
+        return it.sum(it.conv2d(x, weight, padding=padding)).backward()[x]
+
+    x, weight = it.ones((2, channels, side, side)), it.ones((features, channels, 3, 3))
+    steps = explain(gradient, x, weight, runs=0).steps
+    assert any("fold" in step.operations for step in steps) == adds
+
+
 def one_channel_each(x, weight, g, more):
     """A convolution of each channel by itself, and the gradient of its images."""
     rank = x.ndim - 2

@@ -48,12 +48,28 @@ MOST_AXES = 3
 """Image axes that windows have at most."""
 MOST_TAPS = 27
 """Taps that are added one by one: each is some operations of the graph."""
-PACKING, ADDING, FOLDING = 24, 330, 40
-"""Multiplications in whose time an element of a window is packed, or added to an image; or added by
-the one kernel that adds up all taps."""
-FEWEST_ROWS = 16
-"""Rows that keep the multipliers busy: fewer take as long."""
 _BATCH_SECOND = 1, 0, 2, 3, 4
+
+
+class _Costs(NamedTuple):
+    """When a gradient of images is one product whose taps are added up, not one with windows.
+
+    Attributes:
+        adding, packing: multiplications in whose time an element is added to an image, and one of a
+            window is packed or copied.
+        rows: that keep the multipliers busy: fewer take as long.
+        thirds: of the time of the product with windows up to which adding is chosen.
+    """
+
+    adding: int
+    packing: int
+    rows: int
+    thirds: int
+
+
+TAP_BY_TAP = _Costs(330, 24, 16, 2)
+FOLDED = _Costs(60, 12, 8, 3)
+"""By some operations a tap, and by the one kernel that adds up all taps."""
 
 
 class WindowProblem(NamedTuple):
@@ -263,7 +279,7 @@ def _of_images(
     wide = weight.dtype.itemsize > 2
     folds = folds and wide and len(kernel) <= 2 and all(s == 1 for s in stride)
     may_add = folds or (wide and math.prod(kernel) <= MOST_TAPS)
-    if may_add and _adding_pays(g, weight, size, stride, groups, FOLDING if folds else ADDING):
+    if may_add and _adding_pays(g, weight, size, stride, groups, FOLDED if folds else TAP_BY_TAP):
         return _added_up(g, weight, size, stride, padding, dilation, groups, folds)
     lows = [low for low, _ in padding]
     if all(s == 1 for s in stride):
@@ -290,11 +306,9 @@ def _of_images(
 
 
 def _adding_pays(
-    g: Tensor, weight: Tensor, size: Ints, stride: Ints, groups: int, adding: int
+    g: Tensor, weight: Tensor, size: Ints, stride: Ints, groups: int, costs: _Costs
 ) -> bool:
     """Whether what each tap adds costs less than the windows of g.
-
-    `adding` is ADDING or FOLDING.
 
     Where windows are few, moving the weight costs more than anything. Else windows of all places
     are packed for as many rows as there are channels, and what taps add goes through memory.
@@ -303,10 +317,10 @@ def _adding_pays(
     if 2 * g.shape[0] * out <= features:
         return True
     taps = math.prod(weight.shape[2:])
-    rows = max(channels, FEWEST_ROWS)
-    windows = math.prod(size) * features * taps // math.prod(stride) * (rows + PACKING)
-    added = out * channels * taps * (features + adding)
-    return 3 * added <= 2 * windows
+    rows = max(channels, costs.rows)
+    windows = math.prod(size) * features * taps // math.prod(stride) * (rows + costs.packing)
+    added = out * channels * taps * (features + costs.adding)
+    return 3 * added <= costs.thirds * windows
 
 
 def _added_up(
