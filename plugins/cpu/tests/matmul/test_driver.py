@@ -47,6 +47,7 @@ from ingle_cpu.matmul.pack import pack_source
 from ingle_cpu.matmul.padded import PHASES, pad_source
 from ingle_cpu.matmul.plan import B, Pointer
 from ingle_cpu.matmul.tile import QUADS, Tile
+from ingle_cpu.matmul.window_blocking import MOST_STACKED
 
 SIZES = st.integers(0, 100)
 DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16]
@@ -521,9 +522,18 @@ class TestTargets:
         assert len(multiplying) >= 2
         assert not [b for b in multiplying if "%rsp" in b]
 
-    @pytest.mark.parametrize("way", ["packed", "direct", "sliding", "stacked"])
     @pytest.mark.parametrize(
-        ("kind", "vectors"), [(t, most_vectors(t)) for t in (AVX512, AVX2, NEON)] + [(AVX2, 3)]
+        ("way", "kind", "vectors"),
+        [
+            (way, kind, vectors)
+            for kind in (AVX512, AVX2, NEON)
+            for ways, each in (
+                (("packed", "direct", "sliding"), {most_vectors(kind), 3}),
+                (("stacked",), range(2, MOST_STACKED + 1)),
+            )
+            for way in ways
+            for vectors in each
+        ],
     )
     def test_tiles_stay_in_registers(self, kind: Target, vectors: int, way: str) -> None:
         llvm.initialize_all_targets()
@@ -533,8 +543,6 @@ class TestTargets:
             "avx2": Host("x86_64-unknown-linux-gnu", "haswell", ""),
             "neon": Host("aarch64-unknown-linux-gnu", "neoverse-n1", ""),
         }[kind.name]
-        if way == "stacked":
-            vectors = 2
         source = micro_source(Tile(way, most_rows(kind, vectors, way), vectors), "float32", kind)
         generator = llvm.Target.from_triple(machine.triple).create_target_machine(
             cpu=machine.cpu, features=machine.features, opt=3, jit=True

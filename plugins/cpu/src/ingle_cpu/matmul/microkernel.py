@@ -96,7 +96,8 @@ def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
         return min(12, target.registers * 3 // 4 // vectors)
     # Each row takes an address; and ARM reads several k of a row at once, which takes registers.
     left = target.registers * (5 if target == NEON else 6) // 8
-    return min(8, left // vectors)
+    # Besides the sums there are a row of b, and a number of a.
+    return min(8, left // vectors, (target.registers - 1) // vectors - 1)
 
 
 def most_vectors(target: Target) -> int:
