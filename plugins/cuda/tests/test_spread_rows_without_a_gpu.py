@@ -14,6 +14,7 @@ from test_without_a_gpu import softmax
 import ingle.tensor as it
 from ingle.fusion import compile, explain
 from ingle.fusion.device.cuda import AFTER_OTHERS, Grid, for_rows
+from ingle.fusion.device.kernels import CodeBuilder, Map, Nest, Operand, Reduce
 
 DEVICE = "spreadgpu"
 
@@ -145,3 +146,31 @@ def test_few_rows_have_a_block_each(compiled: Any, dtype: str) -> None:
     for rows, length in ((133, 2048), (100, 768), (100, 2049)):
         numbers = (rows, length, length, 1, length, 1)
         assert for_rows(nest, "nest", numbers, 132)[1].threads != 256
+
+
+def sums_in_turn(count: int) -> Nest:
+    """Sums, each of a row less the sum before it, and a map of the last."""
+    stages: list[Any] = []
+    for n in range(count + 1):
+        b = CodeBuilder()
+        x = b.load(0, "float32")
+        if n:
+            x = b.append("sub", "float32", (x, b.append("result", "float32", (), (n - 1, 0))))
+        code, (root,) = b.finish(x)
+        stages.append(Reduce(code, (("sum", root),)) if n < count else Map(code, ((1, root),)))
+    return Nest(1, (Operand("float32"), Operand("float32", True)), (), tuple(stages))
+
+
+@pytest.mark.parametrize(
+    ("sums", "length", "spread"),
+    [(2, 4096, True), (3, 4096, False), (3, 3072, False), (5, 2048, True), (6, 2048, False)],
+)
+def test_shared_memory_is_enough_for_all_sums(
+    compiled: Any, sums: int, length: int, spread: bool
+) -> None:
+    nest = sums_in_turn(sums)
+    source, _ = for_rows(nest, "nest", (1, length, length, 1, length, 1), 132)
+    found = source is not None and "at_sum_0_0[i] = " in source
+    assert found == spread
+    if spread:
+        assert compiled(source)[:4] == b"\x7fELF"

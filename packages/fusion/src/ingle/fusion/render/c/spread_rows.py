@@ -35,8 +35,8 @@ _SHORTEST = 1024
 """Elements of a row from which on it pays, up to those that two warps hold: longer ones have a
 kernel in which warps take whole blocks of sums."""
 _MOST_THREADS = 512
-_MOST_BYTES = 40 << 10
-"""Of shared memory for what is summed: blocks have 48 KiB."""
+_MOST_BYTES = 48 << 10
+"""Of shared memory, which a block has for what is summed."""
 _MOST_REGISTERS = 64
 """For what is held of a row."""
 _LONGEST_CODE = 160
@@ -82,14 +82,21 @@ def spread_of(
         return None
     threads = min(1 << (-(-length // _EACH) - 1).bit_length(), _MOST_THREADS)
     vectors = -(-length // (_EACH * threads))
-    summed = max([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
-    if summed * 4 * vectors * _EACH * threads > _MOST_BYTES:
+    found = Spread(threads, vectors, tuple([k for k in _given(nest) if k in steady]))
+    if _shared_bytes(nest, found) > _MOST_BYTES:
         return None
     held = sum([_EACH * SIZES[nest.operands[k].dtype] for k in along]) * vectors // 4
     code = sum([len(stage.code) for stage in nest.stages])
     if held > _MOST_REGISTERS or code * vectors > _LONGEST_CODE:
         return None
-    return Spread(threads, vectors, tuple([k for k in _given(nest) if k in steady]))
+    return found
+
+
+def _shared_bytes(nest: Nest, spread: Spread) -> int:
+    """Of what all sums of a row leave in shared memory, each place and each block of sums."""
+    elements = spread.vectors * _EACH * spread.threads
+    each_ = 4 * (elements + -(-elements // WHOLE) * SPAN)
+    return each_ * sum([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
 
 
 def _given(nest: Nest) -> list[int]:
