@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,12 +12,15 @@ import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.grouping.legality import Legality
 from ingle.fusion.ir.graph import Graph, Node
-from ingle.fusion.passes.by_layers import by_layers, decomposed_by_layers
+from ingle.fusion.ir.short_graph import UnlikeError
+from ingle.fusion.passes.by_layers import by_layers, decomposed_by_layers, recorded_layers
 from ingle.fusion.passes.concat_of_pads import with_concat_of_pads
 from ingle.fusion.passes.decompose import decompose
 from ingle.fusion.passes.simplify import simplify
 from ingle.fusion.passes.split_leading_axes import with_split_rows
 from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime.input_layouts import read_by_products
+from ingle.tensor.operation import typed_key
 
 
 class RecordedError(BaseException):
@@ -66,22 +70,50 @@ def compact(graph: Graph) -> Graph:
     return Graph(values, nodes, inputs, scalars, placed(graph.outputs))
 
 
+def described(graph: Graph, numbers: Sequence[Any]) -> Any:
+    """What a graph does, whatever the order in which it has its scalars and constants.
+
+    Args:
+        graph: which it is.
+        numbers: what its scalars are.
+    """
+    known: dict[int, Any] = {n: ("scalar", numbers[k]) for k, n in enumerate(graph.scalars)}
+    for number, (kind, aval, data) in enumerate(graph.values):
+        if kind in ("input", "constant"):
+            known[number] = (kind, aval, typed_key(data))
+    nodes = []
+    for node in graph.nodes:
+        nodes.append((node.op, [known[a] for a in node.args]))
+        known.update({r: ("result", len(nodes), n) for n, r in enumerate(node.results)})
+    return nodes, [known[o] for o in graph.outputs]
+
+
 def checked(device: Any, fusion: Any, graph: Graph, examples: Any, *_: Any) -> tuple[bool, bool]:
     """Whether the graph was decomposed by layers, and other passes went over a few of these. Both
     give what they give for the whole graph."""
     legality = Legality(device)
-    found, layers = decomposed_by_layers(graph, examples, fusion, legality, same)
+    known = recorded_layers(graph, legality)
+    found, layers = decomposed_by_layers(graph, known, examples, fusion, legality, same)
     whole = decompose(graph, examples, fusion, legality)
     assert compact(found.graph) == compact(whole.graph)
     assert (found.scalars, found.checks) == (whole.scalars, whole.checks)
     assert [x.shape for x in found.constants] == [x.shape for x in whole.constants]
     now, others = by_layers(found.graph, layers, passes)
     assert compact(now) == compact(passes(whole.graph))
-    for known, of in ((layers, found.graph), (others, now)):
-        if known is not None:
-            for (place, layer), position in known.nodes.items():
-                assert known.node_spots[position] == (place, layer)
-                if known.first < layer <= known.last:
-                    before = of.nodes[known.nodes[place, layer - 1]]
+    if known is not None:
+        few = known.decomposed(examples, fusion, legality)
+        assert known.inputs(read_by_products(few.graph)) == read_by_products(whole.graph)
+        with suppress(UnlikeError):
+            once, _ = known.whole(few._replace(graph=passes(few.graph)))
+            last = described(passes(whole.graph), whole.scalars.results)
+            assert described(once.graph, once.scalars.results) == last
+            assert [c.shape for c in once.constants] == [c.shape for c in whole.constants]
+            assert once.checks == whole.checks
+    for has, of in ((layers, found.graph), (others, now)):
+        if has is not None:
+            for (place, layer), position in has.nodes.items():
+                assert has.node_spots[position] == (place, layer)
+                if has.first < layer <= has.last:
+                    before = of.nodes[has.nodes[place, layer - 1]]
                     assert of.nodes[position].op is before.op
     return layers is not None, others is not None

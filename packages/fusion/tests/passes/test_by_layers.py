@@ -13,8 +13,9 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.autodiff import grad
 from ingle.fusion import compile, pipeline
-from ingle.fusion.ir.graph import Graph
 from ingle.fusion.runtime import graph_plans
+from ingle.fusion.symbolic.families import Families, Family
+from ingle.fusion.symbolic.first_graphs import FirstGraphs
 
 from .layered_graphs import checked, recorded
 
@@ -192,21 +193,39 @@ def test_irregular_layers(body: Callable[..., it.Tensor], with_gradient: bool) -
 def test_plans_are_made_by_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The results are those of the plan of the whole graph, to the bit."""
     monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
+    monkeypatch.setattr(pipeline, "first_graphs_of", lambda device: Families(FirstGraphs))
     monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
     run, args = stacked(plain)
     seen: list[bool] = []
-    own = pipeline.by_layers
+    own = pipeline._by_layers
 
-    def noting(graph: Graph, layers: Any, passes: Any) -> Any:
-        seen.append(layers is not None)
-        return own(graph, layers, passes)
+    def noting(*args: Any) -> Any:
+        made = own(*args)
+        seen.append(made is not None)
+        return made
 
-    monkeypatch.setattr(pipeline, "by_layers", noting)
+    monkeypatch.setattr(pipeline, "_by_layers", noting)
     with it.device("cpu"):
         now = compile(run)(*args)[0].numpy()
-        monkeypatch.setattr(
-            pipeline, "by_layers", lambda graph, layers, passes: (passes(graph), None)
-        )
+        monkeypatch.setattr(pipeline, "recorded_layers", lambda graph, legality: None)
         whole = compile(lambda *args: run(*args))(*args)[0].numpy()
-    assert any(seen)
+    assert seen == [True]
     np.testing.assert_array_equal(now, whole)
+
+
+def test_the_first_graph_of_layers_is_an_example_for_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whose plan is for all sizes when the third one comes, as of graphs without layers."""
+    first, families = Families(FirstGraphs), Families(Family)
+    monkeypatch.setattr(pipeline, "first_graphs_of", lambda device: first)
+    monkeypatch.setattr(pipeline, "families_of", lambda device: families)
+    for name in ("_sequence", "_scheduled"):
+        monkeypatch.setattr(pipeline, name, lambda *args, **named: None)
+    known: list[int] = []
+    monkeypatch.setattr(pipeline, "_general", lambda *given: known.append(len(given[-1])))
+    run, (_, *weights) = stacked(plain)
+    for rows in (3, 3, 4, 5):
+        device, fusion, graph, numbers, *_ = recorded(run, it.ones((rows, 6)), *weights)
+        pipeline.compile_graph(device, fusion, graph, numbers, False)
+    assert known == [3]

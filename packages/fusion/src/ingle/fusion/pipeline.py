@@ -14,6 +14,7 @@ An AnySizePlan is all of that but the executables for graphs of any sizes.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ingle.tensor.callers import warn
@@ -25,8 +26,14 @@ from .grouping.late_copies import with_late_copies
 from .grouping.legality import Legality
 from .ir.graph import Donors, Graph
 from .ir.layers import Layers
+from .ir.short_graph import UnlikeError
 from .passes.aligned_rows import with_aligned_rows
-from .passes.by_layers import by_layers, decomposed_by_layers
+from .passes.by_layers import (
+    RecordedLayers,
+    by_layers,
+    decomposed_by_layers,
+    recorded_layers,
+)
 from .passes.checks_apart import with_checks_apart
 from .passes.concat_of_pads import with_concat_of_pads
 from .passes.numbers_given import with_numbers_given
@@ -62,6 +69,7 @@ from .symbolic.decompositions import (
     written_out,
 )
 from .symbolic.families import Family, families_of
+from .symbolic.first_graphs import first_graphs_of
 from .symbolic.form import Form, form_of
 from .symbolic.sequences import (
     FilledSequence,
@@ -97,7 +105,12 @@ def compile_graph(
         example = _written_out(device, fusion, other, scalars)
         assert example is not None, "it is due"
         _family(device, example.form, _pairs(device, other)).note(example.form.numbers)
-    decomposed, rest, layers = _with_layers(device, fusion, graph, examples)
+    recorded = recorded_layers(graph, Legality(device))
+    if recorded is not None and not alike and _is_first(device, fusion, graph, examples):
+        made = _by_layers(device, fusion, graph, recorded, examples)
+        if made is not None:
+            return _scheduled(device, fusion, graph, *made, passing)
+    decomposed, rest, layers = _with_layers(device, fusion, graph, recorded, examples)
     if alike:
         _note_written(device, fusion, graph, examples, written_out(decomposed, rest))
     filled = filled_sequence(device, decomposed, _pairs(device, graph), layers)
@@ -120,6 +133,39 @@ def filled_graph(
     if found is None:
         return None
     return _scheduled(device, fusion, graph, written.rest, found, passing=True)
+
+
+def _is_first(device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]) -> bool:
+    """Whether a graph of layers is the only one of its form so far. Where it is the second, the
+    first one becomes an example for a plan for all sizes."""
+    skeleton, numbers = form_of(graph)
+    first = first_graphs_of(device).family_of(skeleton, (*_surroundings(), ambient()))
+    if first.is_alone(graph, examples, numbers):
+        return True
+    for other, scalars in first.taken():
+        form = form_of(_decomposed(device, fusion, other, scalars)[0])
+        _family(device, form, _pairs(device, other)).note(form.numbers)
+    return False
+
+
+def _by_layers(
+    device: KernelDevice, fusion: Fusion, graph: Graph, recorded: RecordedLayers,
+    examples: Sequence[Any],
+) -> tuple[Remainder, FilledSequence] | None:  # fmt: skip
+    """The kernels of a graph of layers, which are written again for all of these when passes have
+    been over a few; None if that does not go."""
+    found = recorded.decomposed(examples, fusion, Legality(device))
+    few = _aligned(device, found.graph)
+    if device.fixes_numbers and with_numbers_given(few) is not None:
+        return None
+    try:
+        whole, layers = recorded.whole(found._replace(graph=_passed(device, few)))
+    except UnlikeError:
+        return None
+    rest = whole.scalars, tuple(whole.checks), tuple(whole.constants)
+    products = recorded.inputs(read_by_products(few))
+    sequence = _sequence(device, whole.graph, layers, _pairs(device, graph))
+    return Remainder(*rest, products), FilledSequence(sequence)
 
 
 def _known(device: KernelDevice, graph: Graph) -> tuple[Decompositions, tuple[Any, ...]]:
@@ -241,21 +287,23 @@ def _decomposed(
     device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
 ) -> tuple[Graph, Remainder]:
     """The graph in operations that kernels are generated for, and what else a plan takes of it."""
-    return _with_layers(device, fusion, graph, examples)[:2]
+    recorded = recorded_layers(graph, Legality(device))
+    return _with_layers(device, fusion, graph, recorded, examples)[:2]
 
 
 def _with_layers(
-    device: KernelDevice, fusion: Fusion, graph: Graph, examples: Sequence[Any]
-) -> tuple[Graph, Remainder, Layers | None]:
+    device: KernelDevice, fusion: Fusion, graph: Graph, recorded: RecordedLayers | None,
+    examples: Sequence[Any],
+) -> tuple[Graph, Remainder, Layers | None]:  # fmt: skip
     """The same, and the layers of the graph, if it is known to have many."""
-
-    def aligned(graph: Graph) -> Graph:
-        return with_aligned_rows(graph) if device.aligns_rows else graph
-
-    legality = Legality(device)
-    found, layers = decomposed_by_layers(graph, examples, fusion, legality, aligned)
+    given = graph, recorded, examples, fusion, Legality(device)
+    found, layers = decomposed_by_layers(*given, partial(_aligned, device))
     rest = found.scalars, tuple(found.checks), tuple(found.constants)
     return found.graph, Remainder(*rest, read_by_products(found.graph)), layers
+
+
+def _aligned(device: KernelDevice, graph: Graph) -> Graph:
+    return with_aligned_rows(graph) if device.aligns_rows else graph
 
 
 def _pairs(device: KernelDevice, graph: Graph) -> Donors:
@@ -369,19 +417,27 @@ def kernel_sequence(
         pairs: inputs and outputs that may share memory.
         layers: of the graph, if it is known to have many.
     """
+    return _sequence(device, *by_layers(graph, layers, partial(_passed, device)), pairs)
 
-    def passes(graph: Graph) -> Graph:
-        new = with_split_rows(with_concat_of_pads(simplify(graph)))
-        # Rows of a sum's pieces are widened as other readers do.
-        return simplify(new) if device.splits_sums else new
 
-    before, layers = by_layers(graph, layers, passes)
-    optimized = before
-    if type(graph) is Graph:
-        optimized = with_late_copies(optimized, device)
+def _passed(device: KernelDevice, graph: Graph) -> Graph:
+    """A decomposed graph behind the passes that may go over a few of its layers."""
+    new = with_split_rows(with_concat_of_pads(simplify(graph)))
+    # Rows of a sum's pieces are widened as other readers do.
+    return simplify(new) if device.splits_sums else new
+
+
+def _sequence(
+    device: KernelDevice, graph: Graph, layers: Layers | None, pairs: Donors
+) -> KernelSequence:
+    """The kernels of a graph behind these passes; arguments are those of `kernel_sequence`."""
+    is_of_numbers = type(graph) is Graph
+    before = graph
+    if is_of_numbers:
+        graph = with_late_copies(graph, device)
     if checks_of(device) is not None:
-        optimized = with_checks_apart(optimized)
+        graph = with_checks_apart(graph)
     # Kernels for all sizes alike have been compiled for the sizes that came before, all but a few.
-    begin = device.begin_compiling if beside() and type(graph) is Graph else None
-    known = layers if optimized is before else None
-    return Scheduler(optimized, Legality(device), pairs, begin, known).sequence()
+    begin = device.begin_compiling if beside() and is_of_numbers else None
+    known = layers if graph is before else None
+    return Scheduler(graph, Legality(device), pairs, begin, known).sequence()

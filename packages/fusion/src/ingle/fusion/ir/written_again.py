@@ -2,7 +2,8 @@
 
 A pass makes of each layer in the middle the same; so what it made of one of them becomes what it
 would have made of the others when its values are replaced by theirs. The graph is the one that the
-pass would have made of the whole graph, number by number, without the values that nobody makes.
+pass would have made of the whole graph, operation by operation, without the values that nobody
+makes. Scalars may come in another order.
 """
 
 from __future__ import annotations

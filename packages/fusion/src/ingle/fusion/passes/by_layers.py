@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.operation import typed_key
@@ -32,24 +33,90 @@ _GIVEN = re.compile(r"\bx([0-9]+)\b")
 Pass = Callable[[Graph], Graph]
 
 
+def recorded_layers(graph: Graph, legality: Legality) -> RecordedLayers | None:
+    """A recorded graph as a few of its layers; None if it does not have many."""
+    if type(graph) is not Graph or graph.places or len(graph.nodes) < FEWEST_RECORDED:
+        return None
+    opened = with_regions_opened(graph, legality)
+    short = _short(opened.graph, layers_of(opened.graph))
+    return None if short is None else RecordedLayers(opened, short)
+
+
+class RecordedLayers:
+    """A recorded graph as a few of its layers; made by `recorded_layers`.
+
+    Args:
+        opened: the graph without regions.
+        short: the same with fewer layers.
+    """
+
+    def __init__(self, opened: Opened, short: ShortGraph) -> None:
+        self._opened = opened
+        self._short = short
+
+    def decomposed(self, examples: Sequence[Any], fusion: Fusion, legality: Legality) -> Decomposed:
+        """These layers with the bodies of composites in their place; arguments are those of
+        `decompose`."""
+        return decompose(self._short.graph, examples, fusion, legality)
+
+    def whole(self, found: Decomposed) -> tuple[Decomposed, Layers]:
+        """What comes of all layers, with these, by what came of a few.
+
+        Raises:
+            UnlikeError: layers in the middle have become different things, or something of a layer
+                is no part of a graph: what is computed of its numbers, or a flag.
+        """
+        short, scalars = self._short, found.scalars
+        layers = short.layers
+        moving = {
+            short.whole.values[value].data
+            for value in layers.value_spots
+            if short.whole.values[value].kind == "scalar"
+        }
+        if any(int(n) in moving for line in scalars.lines for n in _GIVEN.findall(line)):
+            raise UnlikeError
+        checks = []
+        for check in found.checks:
+            position = short.nodes[check.node]
+            spot = layers.node_spots.get(position)
+            if spot is not None and layers.holds(spot[1]):
+                raise UnlikeError
+            checks.append(check._replace(node=self._opened.origins[position]))
+        sources = [_source(result) for result in scalars.results]
+        results = dict(zip(sources, scalars.results, strict=True))
+        again = written_again(short, found.graph, sources)
+        every = [results.get(s, f"x{s}") for s in again.scalars]
+        now = scalars._replace(results=tuple(every))
+        return Decomposed(again.graph, found.constants, checks, now), again.layers
+
+    def inputs(self, positions: Sequence[int]) -> tuple[int, ...]:
+        """Inputs of all layers that are like some of these, by position."""
+        short, chosen = self._short, set(positions)
+        layers, inputs = short.layers, short.whole.inputs
+        for at, value in enumerate(inputs):
+            place, layer = layers.value_spots.get(value, (-1, -1))
+            if short.is_gone(layer):
+                like = short.whole.values[layers.values[place, short.steady]]
+                if like.data in chosen:
+                    chosen.add(at)
+        return tuple(sorted(chosen))
+
+
 def decomposed_by_layers(
-    graph: Graph, examples: Sequence[Any], fusion: Fusion, legality: Legality, last: Pass
-) -> tuple[Decomposed, Layers | None]:
+    graph: Graph, recorded: RecordedLayers | None, examples: Sequence[Any], fusion: Fusion,
+    legality: Legality, last: Pass,
+) -> tuple[Decomposed, Layers | None]:  # fmt: skip
     """A graph with the bodies of composites in their place, and its layers if it has many.
 
     Args:
         graph, examples, fusion, legality: as `decompose` takes them.
+        recorded: the layers of the graph, if it has many.
         last: a pass that follows.
     """
-    if type(graph) is Graph and not graph.places and len(graph.nodes) >= FEWEST_RECORDED:
-        opened = with_regions_opened(graph, legality)
-        short = _short(opened.graph, layers_of(opened.graph))
-        if short is not None:
-            found = decompose(short.graph, examples, fusion, legality)
-            try:
-                return _whole(short, found._replace(graph=last(found.graph)), opened)
-            except UnlikeError:
-                pass
+    if recorded is not None:
+        found = recorded.decomposed(examples, fusion, legality)
+        with suppress(UnlikeError):
+            return recorded.whole(found._replace(graph=last(found.graph)))
     found = decompose(graph, examples, fusion, legality)
     return found._replace(graph=last(found.graph)), None
 
@@ -76,36 +143,6 @@ def _short(graph: Graph, layers: Layers | None) -> ShortGraph | None:
     if layers is None or layers.last - layers.first + 1 < KEPT + FEWEST_LEFT_OUT:
         return None
     return ShortGraph.of(graph, layers, KEPT, STEADY)
-
-
-def _whole(short: ShortGraph, found: Decomposed, opened: Opened) -> tuple[Decomposed, Layers]:
-    """What comes of the whole graph, by what came of the short one.
-
-    Raises:
-        UnlikeError: something of a layer is no part of a graph: what is computed of its numbers,
-            or a flag.
-    """
-    layers, scalars = short.layers, found.scalars
-    moving = {
-        short.whole.values[value].data
-        for value in layers.value_spots
-        if short.whole.values[value].kind == "scalar"
-    }
-    if any(int(n) in moving for line in scalars.lines for n in _GIVEN.findall(line)):
-        raise UnlikeError
-    checks = []
-    for check in found.checks:
-        position = short.nodes[check.node]
-        spot = layers.node_spots.get(position)
-        if spot is not None and layers.holds(spot[1]):
-            raise UnlikeError
-        checks.append(check._replace(node=opened.origins[position]))
-    sources = [_source(result) for result in scalars.results]
-    results = dict(zip(sources, scalars.results, strict=True))
-    again = written_again(short, found.graph, sources)
-    every = [results.get(s, f"x{s}") for s in again.scalars]
-    now = scalars._replace(results=tuple(every))
-    return Decomposed(again.graph, found.constants, checks, now), again.layers
 
 
 def _source(result: str | tuple[Any]) -> Source:
