@@ -103,10 +103,19 @@ static {kind} add_up_{dtype}(const {stored} *first, int64_t step, int64_t rows, 
             #pragma unroll
             for (int n = 0; n < {ahead}; n++)
                 pieces[turn & 3][own][n * {each} + part] = ahead[n];
-            #pragma unroll
-            for (int n = 0; n < {ahead}; n++) {{
-                const int64_t row = (turn + 4) * {rows} + n * {each} + part;
-                ahead[n] = is_there && row < rows ? first[row * step] : {neutral};
+            const int64_t row = (turn + 4) * {rows} + part;
+            if (is_there && row + {rows} <= rows) {{
+                const {stored} *next = first + row * step;
+                #pragma unroll
+                for (int n = 0; n < {ahead}; n++, next += {each} * step)
+                    ahead[n] = *next;
+            }}
+            else {{
+                #pragma unroll
+                for (int n = 0; n < {ahead}; n++) {{
+                    const int64_t last = row + n * {each};
+                    ahead[n] = is_there && last < rows ? first[last * step] : {neutral};
+                }}
             }}
         }}
         else if (warp == 0 && part == 0 && turn >= 1 && turn <= count) {{
