@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime import graph_plans, sized_calls
 from ingle.tensor.device import backend_of
 from ingle.tensor.errors import OutOfRangeError
 from ingle.testkit.bits import same_bits
@@ -62,6 +62,7 @@ def device(monkeypatch):
     found = backend_of("cpu").inner
     fresh = SingleOperations(found, found.fusion, found._single_operations._native)
     monkeypatch.setattr(found, "_single_operations", fresh)
+    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
     return found
 
 
