@@ -40,11 +40,14 @@ def small(monkeypatch):
         def ingle_backends(self):
             return {"small": "small_backend:description"}
 
-    def make(**kernels):
+    def make(dtypes=None, **kernels):
+        class Kind(Small):
+            pass
+
+        Kind.kernels, Kind.dtypes = kernels, dtypes and frozenset(dtypes)
+
         def create(index):
-            backend = Small(Device("small", index))
-            backend.kernels = kernels
-            return backend
+            return Kind(Device("small", index))
 
         module = types.ModuleType("small_backend")
         module.description = BackendDescription(create=create, priority=-9)
@@ -140,8 +143,7 @@ def test_a_name_goes_before_its_family(small):
 
 
 def test_dtypes_without_kernels_go_another_road(small):
-    backend = small(binary=binary)
-    backend.dtypes = frozenset({"float32"})
+    backend = small({"float32"}, binary=binary)
     x = it.asarray([3.0], device="small", dtype="float64")
     with pytest.warns(HostFallbackWarning, match=r"no kernel for add\(\) on float64\[1\]") as told:
         assert (x + x).tolist() == [6.0]
@@ -150,11 +152,38 @@ def test_dtypes_without_kernels_go_another_road(small):
 
 
 def test_casts_to_dtypes_without_kernels_go_another_road(small):
-    backend = small(cast=lambda op, x: pytest.fail("a kernel was asked"))
-    backend.dtypes = frozenset({"float32"})
+    small({"float32"}, cast=lambda op, x: pytest.fail("a kernel was asked"))
     x = it.asarray([3.0], device="small")
     with pytest.warns(HostFallbackWarning, match="no kernel for astype"):
         assert it.astype(x, "float64").tolist() == [3.0]
+
+
+def test_dtypes_that_a_device_tells_when_it_is_there(small):
+    backend = small(binary=binary)
+    backend.dtypes = frozenset({"float32"})  # as an __init__ of its own does
+    x = it.asarray([3.0], device="small")
+    assert (x + x).tolist() == [6.0]
+    x = it.asarray([3.0], device="small", dtype="float64")
+    with pytest.warns(HostFallbackWarning, match="no kernel for add"):
+        assert (x + x).tolist() == [6.0]
+
+
+def test_numbers_that_say_where_need_no_kernel_of_their_dtype(small):
+    """Kernels get starts as numbers of the host; starts that are tensors are values of a device."""
+
+    def piece(op, x, *starts):
+        size = op.attributes["sizes"][0]
+        return x[int(starts[0]) :][:size]
+
+    backend = small({"float32"}, slice=piece)
+    x = it.asarray([3.0, 5.0, 4.0], device="small")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert x[1:].tolist() == [5.0, 4.0]
+    start = it.asarray(1, device="small")
+    with pytest.warns(HostFallbackWarning, match="no kernel for slice"):
+        assert it.slice(x, (start,), (2,)).tolist() == [5.0, 4.0]
+    assert backend.host_fallbacks["slice"] == 1
 
 
 @pytest.mark.filterwarnings("ignore::ingle.tensor.eager.HostFallbackWarning")
@@ -170,8 +199,7 @@ def test_results_of_dtypes_without_kernels_go_another_road(small, dtypes, make):
     def asked(op, *arrays):
         pytest.fail("a kernel was asked")
 
-    backend = small(iota=asked, argreduce=asked, binary=asked)
-    backend.dtypes = frozenset(dtypes)
+    small(dtypes, iota=asked, argreduce=asked, binary=asked)
     x = it.asarray([3.0, 5.0, 4.0], device="small")
     assert make(x).tolist() == make(x.to_device("numpy")).tolist()
 
@@ -196,8 +224,7 @@ def test_what_a_library_does_not_store_may_stay_numpys(small, monkeypatch):
     make = lambda _, x: Strange(x) if x.dtype == np.float32 else x.copy()  # noqa: E731
     monkeypatch.setattr(Small, "to_device_array", make)
     monkeypatch.setattr(Small, "to_host_array", lambda _, x: read(x).copy())
-    backend = small(add=add)
-    backend.dtypes = frozenset({"float32"})
+    small({"float32"}, add=add)
     x = it.random.uniform((2, 3), device="small")  # of uint32, on the host
     assert (x + 1.0).astype("int32").tolist() == [[1] * 3] * 2
     assert it.sort(x.astype("uint8") + it.asarray(2, dtype="uint8", device="small")).shape == (2, 3)

@@ -80,9 +80,7 @@ class EagerBackend:
         self.host_fallbacks: Counter[str] = Counter()
         self._resolved: dict[Any, tuple[Road, Kernel | None]] = {}
         self._held: dict[tuple[Any, DType], bool] = {}
-        # A backend that takes all dtypes and refuses nothing resolves by the operation alone.
-        plain = type(self).supports is EagerBackend.supports and self.dtypes is None
-        self._key_by_op = plain
+        self._refuses_nothing = type(self).supports is EagerBackend.supports
         self.settles = type(self).settle is not EagerBackend.settle
 
     def to_device_array(self, array: np.ndarray) -> Any:
@@ -148,12 +146,16 @@ class EagerBackend:
         return self.download(handle).item()
 
     def supports(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Whether a kernel of the backend's own serves; override to refuse single cases."""
+        """Whether a kernel of the backend's own serves; override to refuse single cases.
+
+        Numbers that say where a piece begins are of no dtype that matters.
+        """
         operation = op.operation
         known = operation.name in self.kernels or operation.traits.family in self.kernels
         if not known or self.dtypes is None:
             return known
         results = () if operation.traits.dynamic_shape else infer(op, avals)
+        avals = avals[: operation.traits.starts]
         return self.dtypes.issuperset([a.dtype.name for a in (*avals, *results)])
 
     def road(self, op: Op, inputs: Sequence[Handle | Scalar | Aval]) -> Road:
@@ -163,7 +165,8 @@ class EagerBackend:
     def resolve(self, op: Op, inputs: Sequence[Any]) -> tuple[Road, Kernel | None]:
         """The road and, if native, the kernel; asked once for each op, shapes and dtypes."""
         operation = op.operation
-        if self.supports(op, [Aval(x.shape, x.dtype) for x in inputs]):
+        avals = [Aval(x.shape, x.dtype) for x in inputs]
+        if self._sees_starts(op, inputs) and self.supports(op, avals):
             kernel = self.kernels.get(operation.name)
             return "native", kernel or self.kernels[operation.traits.family or ""]
         if operation.body is not None:
@@ -172,8 +175,18 @@ class EagerBackend:
             return "host", None
         return "missing", None
 
+    def _sees_starts(self, op: Op, inputs: Sequence[Any]) -> bool:
+        """Whether kernels may see where a piece begins: numbers, or tensors of their dtypes."""
+        first = op.operation.traits.starts
+        if first is None or self.dtypes is None:
+            return True
+        return all(type(x) is Scalar or x.dtype.name in self.dtypes for x in inputs[first:])
+
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-        key: Any = op if self._key_by_op else (op, *[(x.shape, x.dtype) for x in inputs])
+        key: Any = op
+        # A backend that takes all dtypes and refuses nothing resolves by the operation alone.
+        if self.dtypes is not None or not self._refuses_nothing:
+            key = (op, *[(x.shape, x.dtype, type(x) is Scalar) for x in inputs])
         found = self._resolved.get(key)
         if found is None:
             if len(self._resolved) > 1 << 15:
