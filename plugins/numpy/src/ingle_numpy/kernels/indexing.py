@@ -147,7 +147,15 @@ def _behind(rows: Array, starts: Array, counts: Array) -> Array:
 
 
 def _nonzero(op: Op, x: Array) -> Array:
-    return np.array(np.nonzero(x), np.int64).reshape(x.ndim, -1)
+    # NumPy's search along one axis, and dividing by sizes, take a tenth of its search along two.
+    places = np.flatnonzero(x)
+    found = np.empty((x.ndim, len(places)), np.int64)
+    for axis in range(x.ndim - 1, 0, -1):
+        rest = places // max(x.shape[axis], 1)
+        np.subtract(places, rest * x.shape[axis], out=found[axis])
+        places = rest
+    found[:1] = places
+    return found
 
 
 KERNELS: dict[str, Callable[..., Any]] = {

@@ -21,8 +21,11 @@ from .elementwise import is_half
 Array = np.ndarray[Any, Any]
 
 _POSITION = 0xFFFFFFFF
-_MANY = 1 << 17
-"""Elements that are worth some twenty calls of NumPy."""
+_MANY, _MANY_LONG = 1 << 15, 1 << 12
+"""Elements that are worth some twenty calls of NumPy, those of up to 32 bits and those of 64, which
+are all sorted otherwise."""
+_PART = 1 << 17
+"""Elements that such calls take at a time."""
 _SHORT = 1 << 12
 """Elements that are sorted by NumPy's own functions sooner than by several calls."""
 _FEW = 50
@@ -86,11 +89,12 @@ def _first(x: Array, axis: int, k: int, descending: bool) -> Array:
     last = np.moveaxis(_comparable(x), axis, -1)
     size = last.shape[-1]
     rows = last.reshape(math.prod(last.shape[:-1]), size)
-    if last.size < _MANY or size < _FEW * k:
+    many = _MANY if last.dtype.itemsize <= 4 else _MANY_LONG
+    if last.size < many or size < _FEW * k:
         order = _in_order(rows, k, descending)
     else:
         order = np.empty((len(rows), k), np.int64)
-        step = max(1, _MANY // size)
+        step = max(1, _PART // size)
         for start in range(0, len(rows), step):
             here = slice(start, start + step)
             order[here] = _first_of_many(rows[here], k, descending)
