@@ -65,9 +65,7 @@ def _raises_at(place: int, work: Callable[[Lock], None], lock: Lock) -> bool:
 
 @pytest.mark.parametrize("work", [taken_once, taken_twice, attempted, changed])
 @pytest.mark.parametrize("held", [False, True])
-def test_a_lock_is_free_wherever_a_handler_raises(
-    work: Callable[[Lock], None], held: bool
-) -> None:
+def test_a_lock_is_free_wherever_a_handler_raises(work: Callable[[Lock], None], held: bool) -> None:
     place = 1
     lock = ReentrantLock()
     if held:
