@@ -282,12 +282,14 @@ class GraphPlans:
             _log("filled in", plan.schedule)
         return True
 
-    def keep(self, numbers: Sequence[Any]) -> None:
-        """Keeps the plan that serves these numbers for later processes, if there is one."""
+    def keep(self, numbers: Sequence[Any]) -> bool:
+        """Keeps the plan that serves these numbers for later processes; whether there is one."""
         for plan in self._plans:
-            if self._kept is not None and plan.host(*numbers) is not None:
-                self._kept.put(numbers, plan.data)
-                return
+            if plan.host(*numbers) is not None:
+                if self._kept is not None:
+                    self._kept.put(numbers, plan.data)
+                return True
+        return False
 
     def advanced(self, numbers: Sequence[Any], slices: int = SLICES_OF_A_FORM) -> bool:
         """Goes on with making a plan by some slices, of one that others wait for by many; returns

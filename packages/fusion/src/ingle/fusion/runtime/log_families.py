@@ -74,8 +74,8 @@ class SizedPlans(Protocol):
         """Goes on with making one by some slices; whether it is there now."""
         ...
 
-    def keep(self, numbers: Sequence[Any]) -> None:
-        """Keeps one for later processes."""
+    def keep(self, numbers: Sequence[Any]) -> bool:
+        """Keeps the graph's own plan for later processes; whether there is one."""
         ...
 
 

@@ -326,15 +326,18 @@ class PlanCache:
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
     ) -> None:
         """Keeps a plan for later processes that was filled in, now that it has come often; at one
-        of its next runs, if another one was kept just now."""
+        of its next runs, if another one was kept just now, or there is none yet."""
         if not self.keeping.is_due:
             return
-        plans, form.filled = form.filled, None
+        plans, rest = form.filled, _those(numbers, form.varying)
         plan_store = getattr(self._backend, "plan_store", None)
-        if plan_store is not None and plans is not None and plans is form.executable:
-            with self.keeping.taken():
+        if plan_store is None or plans is None or plans is not form.executable:
+            form.filled = None
+            return
+        with self.keeping.taken():
+            if plans.keep(rest):
+                form.filled = None
                 form.key = key_of_log(log, outputs, numbers, plan_store.description())
-                plans.keep(_those(numbers, form.varying))
                 self._keep(form)
 
     def _recall(

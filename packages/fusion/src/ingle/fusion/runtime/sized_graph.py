@@ -34,8 +34,9 @@ STEPS = 24
 """Of planning in a slice of such a plan, for each operation."""
 MOST_BYTES = 1 << 24
 """Of outputs, up to which it does not matter that such a run writes over none of its inputs."""
-RUNS = 3
-"""How often such a plan runs a graph, until it has one of its own: to make one takes longer."""
+RUNS = 32
+"""How often such a plan runs a graph, until it has one of its own: to make one takes as long as
+some runs, and gains no more than a few percent of one."""
 
 
 class SizedGraph:
