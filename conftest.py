@@ -230,6 +230,9 @@ def plans_of_this_session() -> Iterator[None]:
             patch.setattr(
                 "ingle.fusion.runtime.graph_plans.stored_plans", lambda device, graph: None
             )
+            patch.setattr(
+                "ingle.fusion.runtime.sized_graph.stored_sized_plans", lambda device, graph: None
+            )
             # Nor is one made between others because a log has come in an earlier session, too.
             patch.setattr(
                 "ingle.fusion.runtime.plan_cache.PlanCache._note_once", lambda *arguments: None

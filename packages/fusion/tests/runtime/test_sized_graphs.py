@@ -32,6 +32,7 @@ def runs(monkeypatch):
     monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
     monkeypatch.setattr(log_families, "DEAREST", float("inf"))
     monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
+    monkeypatch.setattr(sized_graph.owning, "part", 1.0)
     forget(monkeypatch)
     return found
 
@@ -102,6 +103,24 @@ def test_what_comes_again_and_again_has_a_plan_of_its_own(runs, monkeypatch):
     assert len(runs) == before
     assert [plan is not None for plan in filled] == [True]
     assert kept == [False, False, True]
+
+
+def test_plans_of_their_own_are_made_in_a_part_of_the_time(runs, monkeypatch):
+    """Until then the plan for all sizes goes on."""
+    monkeypatch.setattr(sized_graph, "RUNS", 1)
+    for length in range(520, 600, 4):
+        read(layer(*operands(length)))
+    monkeypatch.setattr(sized_graph.owning, "part", 1e-9)
+    monkeypatch.setattr(sized_graph.owning, "_resumes_at", 0.0)
+    owned = []
+    own = graph_plans.GraphPlans._owned
+    monkeypatch.setattr(
+        graph_plans.GraphPlans, "_owned", lambda *args: (owned.append(args), own(*args))[1]
+    )
+    before = len(runs)
+    for length in (580, 584, 588, 592):
+        read(layer(*operands(length)))
+    assert (len(owned), len(runs) - before) == (1, 3)
 
 
 def test_inputs_are_as_they_were(runs):

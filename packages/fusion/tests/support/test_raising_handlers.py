@@ -184,9 +184,9 @@ def test_a_plan_for_all_sizes_goes_on_after_an_interruption(error):
     graph = SimpleNamespace(nodes=[None] * LEAST_FILLED)
     examples = [(graph, [float(k)]) for k in range(EXAMPLES + 1)]
     for example in examples[: EXAMPLES - 1]:
-        family.planned(example, lambda: plans)
+        family.planned(example, plans)
     with pytest.raises(error):
-        family.planned(examples[-2], lambda: plans)
+        family.planned(examples[-2], plans)
     assert not family.serves
-    family.planned(examples[-1], lambda: plans)
+    family.planned(examples[-1], plans)
     assert (plans.calls, family.serves) == (2, True)

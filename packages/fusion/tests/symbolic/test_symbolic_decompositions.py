@@ -9,9 +9,15 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import pipeline
-from ingle.fusion.runtime import log_families, plan_cache, sized_calls
+from ingle.fusion.runtime import (
+    log_families,
+    plan_cache,
+    sized_calls,
+    sized_graph,
+    sized_records,
+)
 from ingle.fusion.symbolic import decompositions, families
-from ingle.fusion.symbolic.decompositions import decompositions_of, written_out
+from ingle.fusion.symbolic.decompositions import written_out
 from ingle.testkit.bits import same_bits
 
 
@@ -196,6 +202,18 @@ def test_random_programs_of_many_sizes_have_the_bits_of_each_alone(fills, seed):
             assert same_bits(a, b), length
 
 
+class Shelf:
+    """What a plan store keeps, in memory."""
+
+    def __init__(self, plan_store):
+        self._plan_store = plan_store
+        self._content = {}
+        self.get, self.put = self._content.get, self._content.__setitem__
+
+    def __getattr__(self, name):
+        return getattr(self._plan_store, name)
+
+
 GROWING = (*range(11, 19), *range(23, 28), 47, 48, 49, 50, 64, 96, 130, 33)
 
 
@@ -204,12 +222,23 @@ GROWING = (*range(11, 19), *range(23, 28), 47, 48, 49, 50, 64, 96, 130, 33)
 def test_random_programs_run_by_plans_for_all_sizes_with_the_bits_of_each_alone(
     fills, monkeypatch, seed
 ):
-    """The first few times as they are, then by plans of their own."""
+    """The first few times as they are, then by plans of their own; in the next process by those
+    that the first one has kept."""
     monkeypatch.setattr(sized_calls, "TRIES", 1 << 20)
     monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
+    device = it.zeros(1, device="cpu").backend.inner
+    if device.plan_store is not None:
+        monkeypatch.setattr(device, "plan_store", Shelf(device.plan_store))
+        monkeypatch.setattr(sized_graph, "stored_sized_plans", sized_records.stored_sized_plans)
+    monkeypatch.setattr(sized_graph, "RUNS", 2)
+    monkeypatch.setattr(sized_graph.owning, "part", 1.0)
     run = program(seed)
     turns = {length: 4 if length % 8 == 0 else 1 for length in GROWING}
     found = {length: [run(length) for _ in range(turns[length])] for length in GROWING}
+    fills.forget()
+    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
+    for length in reversed(GROWING):
+        found[length].append(run(length))
     fills.alone()
     for length in GROWING:
         alone = run(length)
@@ -252,13 +281,18 @@ def test_other_defaults_are_another_decomposition(fills):
     assert (fills.by_bodies, fills.substituted) == (before[0] + 1, before[1] + 1)
 
 
-def test_symbols_meet_no_numbers_in_tables_that_last(fills):
+def test_symbols_meet_no_numbers_in_tables_that_last(fills, monkeypatch):
     """Shape rules are remembered by sizes: none that is known for a symbol answers for a number."""
+    made = []
+    symbolic = pipeline.symbolic_decomposition
+    monkeypatch.setattr(
+        pipeline,
+        "symbolic_decomposition",
+        lambda general, *rest: (made.append(general), symbolic(general, *rest))[1],
+    )
     for length in range(40, 50):
         generate(length)
-    forms = decompositions_of(it.zeros(1, device="cpu").backend.inner)._families.values()
-    made = [one for form in forms for one in form._made]
-    numbers = [size for one in made for size in one._general.inquiry.symbols]
+    numbers = [size for general in made for size in general.inquiry.symbols]
     assert numbers
     assert all(hash(size) != hash(size.example) for size in numbers)
     for length in range(40, 60):

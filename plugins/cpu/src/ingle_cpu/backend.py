@@ -245,7 +245,7 @@ class Cpu(NumpyBackend):
     ) -> CpuSizedPlan:
         """The kernels of a plan for all sizes, which are symbols."""
         kind = late("ingle_cpu.eager.sized_call").CpuSizedPlan
-        made: CpuSizedPlan = kind(self, launches, buffers, scalars)
+        made: CpuSizedPlan = kind.of(self, launches, buffers, scalars)
         return made
 
     @cached_property

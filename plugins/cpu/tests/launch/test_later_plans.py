@@ -13,7 +13,6 @@ from ingle.fusion import PlanWarning
 from ingle.fusion.device import DiskStore
 from ingle.fusion.runtime import graph_plans, plan_cache, plan_records, replay
 from ingle.fusion.runtime.later_plans import FEWEST, MOST, LaterPlans
-from ingle.fusion.runtime.log_families import LogFamily
 from ingle.testkit.bits import same_bits
 from ingle_cpu.launch.plan_store import CpuPlanStore
 
@@ -117,7 +116,13 @@ def test_what_comes_again_meanwhile_is_not_planned_twice(monkeypatch, tmp_path):
 def test_sizes_that_have_a_plan_for_all_of_them_get_none_of_their_own(monkeypatch, tmp_path):
     processes = Processes(monkeypatch, tmp_path)
     processes.run(60)
-    monkeypatch.setattr(LogFamily, "serves", True)
+    add = LaterPlans.add
+
+    def added(later, go_on):
+        monkeypatch.setattr(graph_plans.GraphPlans, "served", lambda plans: True)
+        add(later, go_on)
+
+    monkeypatch.setattr(LaterPlans, "add", added)
     processes.run(60)
     assert processes.replays == 2
     monkeypatch.undo()

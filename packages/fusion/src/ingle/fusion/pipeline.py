@@ -40,7 +40,7 @@ from .passes.numbers_given import with_numbers_given
 from .passes.simplify import simplify
 from .passes.split_leading_axes import with_split_rows
 from .record.ambient_state import ambient
-from .runtime.any_size_plan import AnySizePlan
+from .runtime.any_size_plan import AnySizePlan, any_size_plan_of
 from .runtime.custom_kernels import registrations
 from .runtime.host_ops import host_ops
 from .runtime.input_layouts import read_by_products
@@ -224,7 +224,7 @@ def _any_size_plan(
     schedule = laid_out(*device_calls(device, with_early_checks(sequence, flags)))
     if len(schedule.steps) != 1 or isinstance(schedule.steps[0], HostStep):
         return None
-    plan = AnySizePlan(device, decomposition, general, schedule, written)
+    plan = any_size_plan_of(device, decomposition, general, schedule, written.rest)
     # What comes again has a plan of its own, of the same kernels.
     late = LateSequence(plan.serves, lambda: symbolic_sequence(general, sequence))
     _family(device, written.form, pairs).keep(late)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ingle.fusion.device import (
     AnySizePlan,
@@ -21,7 +21,7 @@ from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
 
 from ..launch.executable import MANY, QUICK, CpuExecutable
-from ..launch.symbolic_tables import SymbolicTable, has_table
+from ..launch.symbolic_tables import SymbolicTable, has_table, symbolic_table
 from ..memory import SMALL, lent_memory, maker
 from ..threads.abi import GRAIN, UNITS
 
@@ -34,32 +34,43 @@ class CpuSizedPlan:
 
     Args:
         device: the backend.
-        launches: the kernels, where sizes are symbols.
-        buffers: how many buffers there are.
-        scalars: the dtypes of the numbers that they take.
+        kernels: in a table or, where products depend on sizes, as launches.
+        sizes: what of them sizes decide, in terms of symbols.
 
     Attributes:
-        sizes: what of them sizes decide.
+        kernels, sizes: likewise.
     """
 
     def __init__(
-        self, device: Any, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+        self, device: Any, kernels: SymbolicTable | SizedLaunches, sizes: tuple[Any, ...] = ()
     ) -> None:
         self._device = device
-        self._buffers = buffers
-        self._scalars = scalars
-        self._table: SymbolicTable | None = None
+        self.kernels = kernels
+        self.sizes = sizes
+
+    @classmethod
+    def of(
+        cls, device: Any, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+    ) -> CpuSizedPlan:
+        """Those of some launches, in which sizes are symbols.
+
+        Args:
+            device, launches: as said.
+            buffers: how many buffers there are.
+            scalars: the dtypes of the numbers that they take.
+        """
         parts = [with_sizes(launch.call) for launch in launches]
-        self._launches = [
-            launch._replace(call=call) for launch, (call, _) in zip(launches, parts, strict=True)
-        ]
-        self.sizes: tuple[Any, ...] = tuple(
+        kernels = SizedLaunches(
+            [launch._replace(call=call) for launch, (call, _) in zip(launches, parts, strict=True)],
+            buffers, scalars,
+        )  # fmt: skip
+        sizes = tuple(
             [(part, launch.pointers) for launch, (_, part) in zip(launches, parts, strict=True)]
         )
-        settled = _at(self._launches, self.sizes)
+        settled = kernels.at(sizes)
         if has_table([launch.call for launch in settled]):
-            self._table = SymbolicTable(settled, buffers, scalars)
-            self.sizes = self._table.sizes
+            return cls(device, *symbolic_table(settled, buffers, scalars))
+        return cls(device, kernels, sizes)
 
     def call(
         self, plan: AnySizePlan, run: SizedRun, made_by: str, lines: Sequence[Line]
@@ -67,13 +78,10 @@ class CpuSizedPlan:
         """What runs it for some sizes; None if that takes so long that Ctrl-C should be able to end
         it, as it can a plan."""
         launched: _SizedTable | _SizedExecutable
-        if self._table is not None:
-            launched = _SizedTable(self._table, run.sized)
+        if isinstance(self.kernels, SymbolicTable):
+            launched = _SizedTable(self.kernels, run.sized)
         else:
-            executable = CpuExecutable.of(
-                _at(self._launches, run.sized), self._buffers, self._scalars
-            )
-            launched = _SizedExecutable(executable, plan)
+            launched = _SizedExecutable(self.kernels.executable(run.sized), plan)
         if launched.long:
             return None
         large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in run.own)
@@ -82,12 +90,29 @@ class CpuSizedPlan:
         return CpuSizedCall(self._device, plan, run, launched, name, checks)
 
 
-def _at(launches: Sequence[Launch], sizes: tuple[Any, ...]) -> list[Launch]:
-    """Launches with what sizes decide."""
-    return [
-        launch._replace(call=at_sizes(launch.call, part), pointers=pointers)
-        for launch, (part, pointers) in zip(launches, sizes, strict=True)
-    ]
+class SizedLaunches(NamedTuple):
+    """Launches without what sizes decide.
+
+    Attributes:
+        launches: the kernels.
+        buffers: how many buffers there are.
+        scalars: the dtypes of the numbers that they take.
+    """
+
+    launches: Sequence[Launch]
+    buffers: int
+    scalars: Sequence[str]
+
+    def at(self, sizes: tuple[Any, ...]) -> list[Launch]:
+        """The launches with what sizes decide."""
+        return [
+            launch._replace(call=at_sizes(launch.call, part), pointers=pointers)
+            for launch, (part, pointers) in zip(self.launches, sizes, strict=True)
+        ]
+
+    def executable(self, sizes: tuple[Any, ...]) -> CpuExecutable:
+        """The executable of certain sizes."""
+        return CpuExecutable.of(self.at(sizes), self.buffers, self.scalars)
 
 
 class CpuSizedCall:
@@ -99,8 +124,8 @@ class CpuSizedCall:
     ) -> None:  # fmt: skip
         self._device = device
         self._run = run
-        self._products = plan.products
-        self._roots = plan.roots
+        self._products = plan.data.products
+        self._roots = plan.data.roots
         self._launched = launched
         self._name = made_by
         self._checks = checks
@@ -187,8 +212,8 @@ class _SizedExecutable:
 
     def __init__(self, executable: CpuExecutable, plan: AnySizePlan) -> None:
         self._executable = executable
-        self._prepacks = [plan.roots[buffer - 1] for buffer in executable.prepacks]
-        self._inputs = plan.inputs
+        self._prepacks = [plan.data.roots[buffer - 1] for buffer in executable.prepacks]
+        self._inputs = plan.data.inputs
         self.long = executable.long
 
     def __call__(

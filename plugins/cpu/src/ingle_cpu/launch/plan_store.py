@@ -20,23 +20,31 @@ import numpy as np
 from ingle.fusion.device import DiskStore, Launch, is_exact, is_measured
 from ingle.fusion.device.executables import folder_digest, read_launches, written_launches
 from ingle.tensor.errors import BackendError
+from ingle.tensor.late_imports import late
 
-from ..jit.engine import Code, engine, lasting
+from ..jit.engine import engine
 from ..matmul.packing import Packing
 from ..matmul.prepacked import PackedOperand, order_of
-from ..matmul.problem import Choice, Variation
+from ..matmul.problem import Choice
 from ..matmul.tile import Tile
-from ..matmul.winners import Asked, winners
-from ..threads.abi import FUNCTION, WITH_PREVIOUS
+from ..matmul.winners import winners
+from ..threads.abi import FUNCTION
 from ..threads.pool import thread_pool
-from ..threads.table import Table, TableEntry
+from ..threads.table import Table
+from .code_places import FIELDS, CodePlaces, check_entries, count, read_tuned, recalled
 from .executable import CpuExecutable
+from .sized_records import read_table, written_table
+from .symbolic_tables import SymbolicTable
 from .table_set import TableSet
 
 if TYPE_CHECKING:
-    from ingle.fusion.device import NativeExecutable
+    from ingle.fusion.device import NativeExecutable, SizedPlan
 
-_FIELDS = len(TableEntry._fields)
+_NONSENSE = (
+    ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error, OverflowError,
+    RecursionError, BackendError,
+)  # fmt: skip
+"""What bytes lead to that are no record."""
 
 
 class CpuPlanStore:
@@ -74,9 +82,27 @@ class CpuPlanStore:
         """The executable of such bytes; None if they are none, or do not suit."""
         try:
             return _ExecutableReader(content, buffers, scalars).executable()
-        except (ValueError, TypeError, KeyError, IndexError, AttributeError, struct.error,
-                OverflowError, RecursionError, BackendError):  # fmt: skip
+        except _NONSENSE:
             return None
+
+    def written_sized(self, kernels: SizedPlan) -> bytes | None:
+        """The kernels of a plan for all sizes as bytes; None where they are no table."""
+        table = kernels.kernels  # type: ignore[attr-defined]
+        try:
+            return written_table(table) if isinstance(table, SymbolicTable) else None
+        except LookupError:  # code of an unknown origin
+            return None
+
+    def sized_plan(
+        self, content: bytes, device: Any, buffers: int, scalars: Sequence[str]
+    ) -> SizedPlan | None:
+        """The kernels of such bytes; None if they are none, or do not suit."""
+        try:
+            table = read_table(content, buffers, scalars)
+        except _NONSENSE:
+            return None
+        kind = late("ingle_cpu.eager.sized_call").CpuSizedPlan
+        return None if table is None else kind(device, table)
 
 
 @functools.cache
@@ -95,29 +121,17 @@ def _text(content: Any) -> bytes:
 def _written(executable: CpuExecutable, launches: bytes) -> bytes:
     usual = executable.usual
     table = usual.table
-    codes: dict[int, list[int]] = {}  # by address: the object, and which of its functions
-    objects: dict[str, list[Any]] = {}
-    known: dict[int, tuple[Code, int]] = {}
-    for code in (*lasting(), *table.code):
-        known.update({a: (code, n) for n, a in enumerate(code.addresses)})
-
-    def place(address: int) -> list[int]:
-        if address not in codes:
-            code, number = known[address]
-            objects.setdefault(code.key, [len(objects), code.names])
-            codes[address] = [objects[code.key][0], number]
-        return codes[address]
-
-    entries, args = table.entries[:, :_FIELDS].copy(), table.args.copy()
-    functions = [place(int(a)) for a in entries[:, FUNCTION]]
-    addressed = [[at, *place(int(args[at]))] for at in usual.addressed]
+    places = CodePlaces(table.code)
+    entries, args = table.entries[:, :FIELDS].copy(), table.args.copy()
+    functions = [places.of(int(a)) for a in entries[:, FUNCTION]]
+    addressed = [[at, *places.of(int(args[at]))] for at in usual.addressed]
     entries[:, FUNCTION] = 0
     args[usual.addressed] = 0
     for at, _ in usual.patches:
         args[at // 8] = 0
     arrays = [entries, table.base_of, table.offset_of, args]
     said = {
-        "objects": [[key, names] for key, (_, names) in objects.items()],
+        "objects": places.objects,
         "functions": functions,
         "addressed": addressed,
         "spans": usual.spans,
@@ -149,6 +163,7 @@ class _ExecutableReader:
             raise ValueError("cut off")
         self._said = json.loads(content[16 : 16 + text])
         self._launch_text = content[16 + text : end]
+        self._tuned = read_tuned(self._said["tuned"])
         self._numbers = np.frombuffer(content, "<i8", offset=end).astype(np.int64)
 
     def executable(self) -> CpuExecutable:
@@ -166,55 +181,46 @@ class _ExecutableReader:
 
     def _agrees(self) -> bool:
         """Whether products would be computed in the same way now."""
-        for key, (variation, due) in self._said["tuned"].items():
-            asked = Asked(None if variation is None else Variation(*variation), bool(due))
-            if not winners().agrees(key, asked):
-                return False
-        return True
+        return all(winners().agrees(key, asked) for key, asked in self._tuned.items())
 
     def _table_set(self) -> TableSet | None:
         """The tables; None where an object is gone."""
         said = self._said
-        codes = [engine().recalled(key, tuple(names)) for key, names in said["objects"]]
-        found = [code for code in codes if code is not None]
-        if len(found) < len(codes):
+        found = recalled(said["objects"])
+        if found is None:
             return None
         entries, base_of, offset_of, args = self._arrays(said["sizes"])
-        scratch = _count(said["scratch"])
+        scratch = count(said["scratch"])
         self._check(entries, base_of, offset_of, args, scratch)
-        functions = [found[_count(c)].addresses[_count(n)] for c, n in said["functions"]]
+        functions = [found[count(c)].addresses[count(n)] for c, n in said["functions"]]
         entries[:, FUNCTION] = functions
         addressed = []
         for at, code, number in said["addressed"]:
-            args[_count(at)] = found[_count(code)].addresses[_count(number)]
+            args[count(at)] = found[count(code)].addresses[count(number)]
             addressed.append(at)
-        patches = [(_count(at), _count(n)) for at, n in said["patches"]]
+        patches = [(count(at), count(n)) for at, n in said["patches"]]
         if any(at % 8 or at // 8 >= len(args) or n >= len(self._scalars) for at, n in patches):
             raise ValueError("a number goes nowhere")
-        spans = [(_count(a), _count(b)) for a, b in said["spans"]]
+        spans = [(count(a), count(b)) for a, b in said["spans"]]
         if any(not a <= b <= len(entries) for a, b in spans):
             raise ValueError("a launch has entries that are not there")
         table = Table(
             entries, base_of=base_of, offset_of=offset_of, buffers=len(self._buffers) + 1,
             args=args, code=tuple(found),
         )  # fmt: skip
-        tuned = {
-            key: Asked(None if v is None else Variation(*v), bool(due))
-            for key, (v, due) in said["tuned"].items()
-        }
         return TableSet(
             table, len(self._buffers) + 1, spans=spans, patches=patches, scratch=scratch,
             prepackable=[self._operand(*o) for o in said["keepable"]], addressed=addressed,
-            tuned=tuned,
+            tuned=self._tuned,
         )  # fmt: skip
 
     def _arrays(self, sizes: Sequence[Any]) -> list[np.ndarray]:
-        first, second, third, fourth = map(_count, sizes)
-        if first % _FIELDS or first + second + third + fourth != len(self._numbers):
+        first, second, third, fourth = map(count, sizes)
+        if first % FIELDS or first + second + third + fourth != len(self._numbers):
             raise ValueError("arrays of other sizes")
         places = np.cumsum([first, second, third])
         entries, *rest = np.split(self._numbers, places)
-        return [entries.reshape(-1, _FIELDS), *rest]
+        return [entries.reshape(-1, FIELDS), *rest]
 
     def _check(
         self, entries: np.ndarray, base_of: np.ndarray, offset_of: np.ndarray, args: np.ndarray,
@@ -223,13 +229,7 @@ class _ExecutableReader:
         """Raises ValueError where a table points to what is not there."""
         if len(base_of) != len(offset_of) or len(entries) != len(self._said["functions"]):
             raise ValueError("arrays of different lengths")
-        _, pointer, arg, units, grain, flags = entries.T
-        if (
-            (pointer < 0).any() or (pointer > len(base_of)).any()
-            or (arg < 0).any() or (arg > len(args)).any()
-            or (units < 0).any() or (grain < 1).any() or (flags & ~WITH_PREVIOUS).any()
-        ):  # fmt: skip
-            raise ValueError("an entry that is none")
+        check_entries(entries, len(base_of), len(args))
         sizes = np.array([*self._buffers, scratch], np.int64)
         if (base_of < 0).any() or (base_of >= len(sizes)).any():
             raise ValueError("a pointer into no buffer")
@@ -240,15 +240,9 @@ class _ExecutableReader:
     def _operand(
         self, launch: Any, buffer: Any, offset: Any, packing: Any, choice: Any
     ) -> PackedOperand:  # fmt: skip
-        if not 0 < _count(buffer) < len(self._buffers):
+        if not 0 < count(buffer) < len(self._buffers):
             raise ValueError("an operand in no buffer")
         dtype, batch, strides, *sizes = packing
         tile, *how = choice
-        order = order_of(Packing(dtype, tuple(batch), tuple(strides), *sizes), _count(offset))
-        return PackedOperand(_count(launch), buffer, order, Choice(Tile(*tile), *how))
-
-
-def _count(n: Any) -> int:
-    if type(n) is not int or not 0 <= n < 1 << 62:
-        raise ValueError(f"{n!r} is no count")
-    return n
+        order = order_of(Packing(dtype, tuple(batch), tuple(strides), *sizes), count(offset))
+        return PackedOperand(count(launch), buffer, order, Choice(Tile(*tile), *how))

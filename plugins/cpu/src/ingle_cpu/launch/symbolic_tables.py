@@ -7,7 +7,7 @@ latter changes no bits, so that the choice for one size serves those that are no
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -53,29 +53,45 @@ class SymbolicTable(IdleTables):
     """The table of launches for all sizes.
 
     Args:
-        launches: where sizes are symbols.
-        buffers: how many buffers there are; the scratch memory is one more.
-        scalars: the dtypes of the numbers that they take.
-
-    Attributes:
-        sizes: what sizes decide: arguments that they occur in, offsets of pointers, units and
-            grains of entries, bytes of scratch memory.
+        table: whose sizes are filled in for each run.
+        sized: places of the arguments that sizes decide.
         scalars: places in the arguments, positions of numbers, and their dtypes.
+        addressed: places of arguments that are addresses of code.
+        tuned: how products were chosen, by the problems' names; see `winners.Asked`.
     """
 
-    def __init__(self, launches: Sequence[Launch], buffers: int, scalars: Sequence[str]) -> None:
-        builder = _SymbolicBuilder(buffers)
-        builder.add_all(launches, None)
-        self._sized, self.sizes = builder.sizes()
-        self.scalars = builder.scalars(scalars)
-        super().__init__(builder.table())
-        self._args = self.table.args.copy()
+    def __init__(
+        self, table: Table, *, sized: Sequence[int], scalars: Sequence[tuple[int, int, str]],
+        addressed: Sequence[int], tuned: Mapping[str, Asked],
+    ) -> None:  # fmt: skip
+        super().__init__(table)
+        self.sized = list(sized)
+        self.scalars = scalars
+        self.addressed = addressed
+        self.tuned = tuned
+        self._args = table.args.copy()
 
     def filled(self, sized: Sequence[int]) -> np.ndarray:
         """All arguments, given those that sizes decide."""
         args = self._args.copy()
-        args[self._sized] = sized
+        args[self.sized] = sized
         return args
+
+
+def symbolic_table(
+    launches: Sequence[Launch], buffers: int, scalars: Sequence[str]
+) -> tuple[SymbolicTable, tuple[Any, ...]]:
+    """The table of launches for all sizes, and what these decide: arguments that they occur in,
+    offsets of pointers, units and grains of entries, bytes of scratch memory.
+
+    Args:
+        launches: where sizes are symbols.
+        buffers: how many buffers there are; the scratch memory is one more.
+        scalars: the dtypes of the numbers that they take.
+    """
+    builder = _SymbolicBuilder(buffers)
+    builder.add_all(launches, None)
+    return builder.symbolic_table(scalars)
 
 
 class _SymbolicBuilder(TableBuilder):
@@ -83,26 +99,23 @@ class _SymbolicBuilder(TableBuilder):
 
     keeps_panels = False
 
-    def table(self) -> Table:
-        """The table, whose sizes are filled in for each run."""
-        return Table(
+    def symbolic_table(self, dtypes: Sequence[str]) -> tuple[SymbolicTable, tuple[Any, ...]]:
+        """The table, and what sizes decide."""
+        table = Table(
             [e._replace(units=0, grain=1) for e in self._entries], base_of=self._base_of,
             offset_of=[0] * len(self._offset_of), buffers=self._buffers,
             args=[0 if has_sizes(value) else value for value in self._args], code=self._code,
         )  # fmt: skip
-
-    def sizes(self) -> tuple[list[int], tuple[Any, ...]]:
-        """Places of arguments that sizes occur in; these, and what else sizes decide."""
         places = [n for n, value in enumerate(self._args) if has_sizes(value)]
-        return places, (
+        symbolic = SymbolicTable(
+            table, sized=places, scalars=[(at // 8, n, dtypes[n]) for at, n in self._patches],
+            addressed=self._addressed, tuned=self._tuned,
+        )  # fmt: skip
+        return symbolic, (
             tuple([self._args[n] for n in places]), tuple(self._offset_of),
             tuple([e.units for e in self._entries]), tuple([e.grain for e in self._entries]),
             self._scratch,
         )  # fmt: skip
-
-    def scalars(self, dtypes: Sequence[str]) -> list[tuple[int, int, str]]:
-        """Places in the arguments, positions of numbers, and their dtypes."""
-        return [(at // 8, n, dtypes[n]) for at, n in self._patches]
 
     def _choice(self, problem: Problem, workers: int, asked: dict[str, Asked]) -> Choice:
         """That of the example, for sizes about as large whose sums are taken alike."""

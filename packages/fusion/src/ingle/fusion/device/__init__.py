@@ -28,6 +28,7 @@ from ..pipeline import any_size_plan as any_size_plan
 from ..record.log import Inputs as Inputs
 from ..runtime.any_size_plan import AnySizePlan as AnySizePlan
 from ..runtime.any_size_plan import SizedCall as SizedCall
+from ..runtime.any_size_plan import SizedPlan as SizedPlan
 from ..runtime.any_size_plan import SizedRun as SizedRun
 from ..runtime.custom_kernels import CustomKernel as CustomKernel
 from ..runtime.custom_kernels import custom_kernel_of as custom_kernel_of

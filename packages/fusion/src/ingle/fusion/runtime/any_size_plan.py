@@ -12,13 +12,15 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from ingle.tensor.contract import Aval, Handle
-from ingle.tensor.dtypes import DType
+from ingle.tensor.dtypes import as_dtype
 
-from ..ir.scalar_program import Host
+from ..ir.scalar_program import Host, ScalarProgram
 from ..ir.views import View
+from ..passes.decompose import FlagText
 from ..schedule.schedule import Schedule
 from ..support.source_location import Line
-from ..symbolic.decompositions import SymbolicDecomposition, WrittenOut
+from ..symbolic.answers import Answers
+from ..symbolic.decompositions import Remainder, SymbolicDecomposition
 from ..symbolic.sequences import Generalization
 from .plan_data import Check, kernel_run, outputs_of
 
@@ -70,52 +72,92 @@ class SizedPlan(Protocol):
         ...
 
 
-class AnySizePlan:
-    """A plan for all sizes; made by `any_size_plan` of the pipeline.
+class AnySizeData(NamedTuple):
+    """All of a plan for all sizes but the device's kernels, as data.
+
+    Attributes:
+        decomposition: what comes of a graph's numbers: those of the decomposed one, its constants,
+            results of its arithmetic, parts of its checks.
+        answers: what comes of the decomposed graph's numbers: the shapes of `dtypes`, bytes of the
+            arena, views that outputs are, and what the device takes; see `SizedPlan.sizes`.
+        scalars: the arithmetic of the decomposed graph of an example.
+        checks: likewise.
+        sources: for each number that the kernels take its place among the results of `scalars`, or
+            behind these among the decomposed graph's constants.
+        inputs: how many there are.
+        roots: the numbers of the values that are the kernels' buffers, behind the arena.
+        products: positions of the inputs whose order of axes in memory decides bits.
+        dtypes: of what the run makes.
+        outputs: numbers of values; the last ones are flags of `checks`.
+        taken: the dtypes of the numbers that the kernels take.
+    """
+
+    decomposition: Answers
+    answers: Answers
+    scalars: ScalarProgram
+    checks: tuple[FlagText, ...]
+    sources: tuple[int, ...]
+    inputs: int
+    roots: tuple[int, ...]
+    products: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    outputs: tuple[int, ...]
+    taken: tuple[str, ...]
+
+
+def any_size_plan_of(
+    device: Any, decomposition: SymbolicDecomposition, general: Generalization, schedule: Schedule,
+    rest: Remainder,
+) -> AnySizePlan:  # fmt: skip
+    """A plan for all sizes.
 
     Args:
         device: which runs it.
         decomposition: of the graph, for all its sizes.
         general: the decomposed graph for all of them.
         schedule: of that graph.
-        written: the decomposed graph of an example.
+        rest: what else the plan takes of the decomposed graph of an example.
+    """
+    graph = schedule.graph
+    count = len(graph.inputs)
+    numbers = {n: i for i, n in enumerate((*graph.inputs, *schedule.own))}
+    (calls,) = schedule.steps
+    assert isinstance(calls, list)
+    launches, roots = kernel_run(schedule, calls, numbers)
+    taken = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
+    kernels: SizedPlan = device.sized_plan(launches, 1 + len(roots), taken)
+    outputs, own = outputs_of(schedule, numbers), [graph.values[v].aval for v in schedule.own]
+    answers = general.answers(
+        tuple([aval.shape for aval in own]), schedule.arena, tuple([view for _, view in outputs]),
+        kernels.sizes,
+    )  # fmt: skip
+    data = AnySizeData(
+        decomposition.answers, answers, rest.scalars, rest.checks, tuple(general.sources), count,
+        roots, tuple([i for i in rest.products if i < count]),
+        tuple([aval.dtype.name for aval in own]), tuple([number for number, _ in outputs]), taken,
+    )  # fmt: skip
+    return AnySizePlan(data, kernels)
+
+
+class AnySizePlan:
+    """A plan for all sizes.
+
+    Args:
+        data: everything of it but the device's kernels.
+        kernels: those.
 
     Attributes:
-        kernels: the device's.
-        roots: the numbers of the values that are their buffers, behind the arena.
-        inputs: how many there are.
-        products: positions of the inputs whose order of axes in memory decides bits.
+        data, kernels: likewise.
     """
 
-    def __init__(
-        self, device: Any, decomposition: SymbolicDecomposition, general: Generalization,
-        schedule: Schedule, written: WrittenOut,
-    ) -> None:  # fmt: skip
-        graph, rest = schedule.graph, written.rest
-        self.inputs = len(graph.inputs)
-        numbers = {n: i for i, n in enumerate((*graph.inputs, *schedule.own))}
-        (calls,) = schedule.steps
-        assert isinstance(calls, list)
-        launches, self.roots = kernel_run(schedule, calls, numbers)
-        scalars = tuple([graph.values[s].aval.dtype.name for s in graph.scalars])
-        self.kernels: SizedPlan = device.sized_plan(launches, 1 + len(self.roots), scalars)
-        self.products = tuple([i for i in rest.products if i < self.inputs])
-        self._decomposition = decomposition
-        self._general = general
-        self._dtypes: list[DType] = [graph.values[v].aval.dtype for v in schedule.own]
-        outputs = outputs_of(schedule, numbers)
-        self._outputs = [number for number, _ in outputs]
-        self._count = len(outputs) - len(rest.checks)
-        self._named = _NamedScalars(written, general.sources)
-        self._sizes = general.inquiry.function(
-            (
-                general.sizes,
-                tuple([graph.values[v].aval.shape for v in schedule.own]),
-                schedule.arena,
-                tuple([view for _, view in outputs]),
-                self.kernels.sizes,
-            )
-        )
+    def __init__(self, data: AnySizeData, kernels: SizedPlan) -> None:
+        self.data = data
+        self.kernels = kernels
+        self._decomposed = data.decomposition.function()
+        self._answered = data.answers.function()
+        self._dtypes = [as_dtype(name) for name in data.dtypes]
+        self._count = len(data.outputs) - len(data.checks)
+        self._named = _NamedScalars(data.scalars, data.sources)
 
     def call(self, numbers: Sequence[Any], made_by: str, lines: Sequence[Line]) -> SizedCall | None:
         """What runs a graph of the form, as `at` and `SizedPlan` say; None if that is a plan."""
@@ -128,7 +170,7 @@ class AnySizePlan:
         Args:
             numbers: of that graph.
         """
-        return self._general.answer(self._sizes, numbers) is not None
+        return self._answered(numbers) is not None
 
     def at(self, numbers: Sequence[Any]) -> SizedRun | None:
         """What becomes of a graph of the form; None if it does not answer alike.
@@ -136,24 +178,25 @@ class AnySizePlan:
         Args:
             numbers: its sizes; see `form_of`.
         """
-        written = self._decomposition.at(numbers)
-        if written is None:
+        decomposed = self._decomposed(numbers)
+        if decomposed is None:
             return None
-        found = self._general.answer(self._sizes, written.form.numbers)
+        inside, constants, results, parts = decomposed
+        found = self._answered(inside)
         if found is None:
             return None
         shapes, arena, views, sized = found
-        outputs = list(zip(self._outputs, views, strict=True))
-        count = self._count
+        outputs = list(zip(self.data.outputs, views, strict=True))
+        count, checks = self._count, zip(self.data.checks, parts, strict=True)
         return SizedRun(
-            self._named.at(written),
+            self._named.at(results, constants),
             [Aval(s, d) for s, d in zip(shapes, self._dtypes, strict=True)],
             arena,
             outputs[:count],
             sized,
             [
-                Check(number, check.text, check.node)
-                for (number, _), check in zip(outputs[count:], written.rest.checks, strict=True)
+                Check(number, check._replace(parts=its).text, check.node)
+                for (number, _), (check, its) in zip(outputs[count:], checks, strict=True)
             ],
         )
 
@@ -162,13 +205,11 @@ class _NamedScalars:
     """Computes what kernels take without writing a function for each size.
 
     Args:
-        written: the decomposed graph of an example, whose results have the same names.
-        sources: for each number that the kernels take its place among the results, or behind these
-            among the graph's constants.
+        program: that of an example, whose results have the same names.
+        sources: as `AnySizeData` has them.
     """
 
-    def __init__(self, written: WrittenOut, sources: Sequence[int]) -> None:
-        program = written.rest.scalars
+    def __init__(self, program: ScalarProgram, sources: Sequence[int]) -> None:
         self._sources = sources
         self._results = len(program.results)
         names = [r for r in program.results if isinstance(r, str)]
@@ -177,9 +218,11 @@ class _NamedScalars:
         places = iter(range(len(names)))
         self._places = [next(places) if isinstance(r, str) else -1 for r in program.results]
 
-    def at(self, written: WrittenOut) -> Callable[[Sequence[Any]], Sequence[Any] | None]:
-        """What computes them for one size."""
-        results, constants = written.rest.scalars.results, written.constants
+    def at(
+        self, results: Sequence[Any], constants: Sequence[Any]
+    ) -> Callable[[Sequence[Any]], Sequence[Any] | None]:
+        """What computes them for one size, of which the program's results and the decomposed
+        graph's constants are known."""
         places, host, first = self._places, self._host, self._results
         # From here on the numbers that are known are known as they are.
         known = [

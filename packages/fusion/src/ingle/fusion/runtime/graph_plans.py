@@ -29,7 +29,7 @@ from .plan_codegen import DonationState
 from .plan_faults import PlanFaults
 from .plan_records import StoredPlans, stored_plans
 from .replay import Replay
-from .sized_graph import SizedGraph
+from .sized_graph import SizedGraph, owning
 
 SLICED = 32
 """Operations from which on a plan is made in slices."""
@@ -161,13 +161,15 @@ class GraphPlans:
                 the same handle.
             donation: what holds if this raises.
         """
-        known, outputs = self._sizes, self._sized(given, numbers)
-        if outputs is None and self._waits(numbers):
-            return self._one_by_one(given, numbers)
-        if outputs is None and self._sizes is not known:
+        if not self._plans:
             outputs = self._sized(given, numbers)
-        if outputs is not None:
-            return outputs
+            waits = outputs is None and self._waits(numbers)
+            if outputs is None:
+                outputs = self._sized(given, numbers)  # by a plan that is there now
+            if outputs is not None:
+                return outputs
+            if waits:
+                return self._one_by_one(given, numbers)
         if self.products:
             layout = layout_of(self._device, given, self.products)
             if layout:
@@ -190,25 +192,40 @@ class GraphPlans:
         return GraphPlans.run_donating(self, given, numbers, donatable, donation)
 
     def _sized(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle] | None:
-        """Runs it the first few times on sizes that a plan for all sizes serves. What comes again
-        and again has a plan of its own, which writes over what nobody needs."""
+        """Runs it by a plan for all sizes, if one serves it and it has no plan of its own, which
+        writes over what nobody needs: what comes again and again shall have one, in time."""
         sizes = self._sizes
-        if sizes is None or self._plans:
+        if sizes is None or self._plans or self._faults.text:
             return None
-        outputs = sizes.run(given, numbers)
-        if outputs is None:
-            self.filled(numbers)
-        return outputs
+        if sizes.is_lasting and owning.is_due:
+            with owning.taken():
+                if self._owned(numbers):
+                    return None
+        return sizes.run(given, numbers)
+
+    def _owned(self, numbers: Sequence[Any]) -> bool:
+        """Goes on with a plan of its own for a while; whether it is there."""
+        try:
+            return (self.fills and self.filled(numbers)) or self.advanced(numbers, 1)
+        except Exception as error:
+            self._faults.note_planning(error)
+            return False
+
+    def served(self) -> bool:
+        """Whether a plan for all sizes that is there runs the graph as it is."""
+        if self._sizes is None and not self._plans:
+            if not SizedGraph.may_serve(self._device, self._graph):
+                return False
+            self._sizes = SizedGraph(self._device, self._fusion, self._graph)
+        return self._sizes is not None and self._sizes.found()
 
     @uncollected()
     def sized(self, numbers: Sequence[Any]) -> bool | None:
-        """Whether a plan for all sizes runs the graph as it is; None where there can be none."""
-        if self._plans or not SizedGraph.may_serve(self._device, self._graph):
-            return None
-        self._sizes = SizedGraph.of(self._device, self._fusion, self._graph, numbers)
-        if self._sizes is not None:
+        """Whether a plan for all sizes runs the graph as it is, which helps to make one if not;
+        None where there can be none."""
+        if self.served():
             return True
-        return None if SizedGraph.gave_up(self._device, self._graph) else False
+        return None if self._sizes is None else self._sizes.made(numbers)
 
     @property
     def newest(self) -> CompiledPlan | None:

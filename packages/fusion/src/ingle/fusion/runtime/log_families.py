@@ -57,9 +57,12 @@ class SizedPlans(Protocol):
     in_slices: bool
     fills: bool
 
+    def served(self) -> bool:
+        """Whether a plan for all sizes that is there runs it as it is."""
+        ...
+
     def sized(self, numbers: Sequence[Any]) -> bool | None:
-        """Whether a plan for all sizes runs it as it is, which helps to make one if not; None
-        where there can be none."""
+        """The same, which helps to make one if not; None where there can be none."""
         ...
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
@@ -199,19 +202,31 @@ class LogFamily:
         self._recalled += found
         self._unknown += not found
 
-    def planned(self, example: Example, prepare: Callable[[], Any]) -> SizedPlans | None:
+    def prepared(self, prepare: Callable[[], Any]) -> SizedPlans | None:
+        """What runs the graph of a log that is new; None on a device that has no such plans.
+
+        Args:
+            prepare: makes it.
+        """
+        plans = None if self._impossible else prepare()
+        if isinstance(plans, SizedPlans):
+            return plans
+        self._impossible = True
+        return None
+
+    def served(self, plans: SizedPlans) -> bool:
+        """Whether a plan for all sizes that is there runs a log that is new."""
+        found = plans.served()
+        self._sized += found
+        return found
+
+    def planned(self, example: Example, plans: SizedPlans) -> SizedPlans | None:
         """The plan of a log that is new; None if it is to run without one.
 
         Args:
             example: the log.
-            prepare: makes what is to run its graph.
+            plans: what is to run its graph.
         """
-        if self._impossible:
-            return None
-        plans = prepare()
-        if not isinstance(plans, SizedPlans):  # a device that has none
-            self._impossible = True
-            return None
         serves = plans.sized(example[1])
         if serves is not None:
             self._sized += serves

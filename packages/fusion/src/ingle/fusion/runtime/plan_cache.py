@@ -20,7 +20,7 @@ from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_VARIABLE, may_overwrite
 from ..support.share_of_time import ShareOfTime
 from .later_plans import FEWEST, LaterPlans
-from .log_families import LogFamilies, LogFamily, SizedPlans
+from .log_families import Example, LogFamilies, LogFamily, SizedPlans
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
 from .replay import Replay
@@ -122,6 +122,12 @@ class _Form:
         self.key: str | None = None
         self.runs = 0
         self.lock = renewed(self, "lock")
+
+    def use(self, plans: SizedPlans | None) -> None:
+        """Has it run by a plan for all sizes, or for a while without any."""
+        if plans is not None:
+            plans.in_slices = plans.fills = True
+            self.executable = self.filled = plans
 
     def fit(self, numbers: Sequence[Any]) -> None:
         """Notes which numbers have changed since the plan was made."""
@@ -266,16 +272,24 @@ class PlanCache:
     ) -> None:
         """Finds a plan for what is new here, if there is one: for all sizes, where logs of the form
         have come on others, or from another process."""
-        family = None
         graph = form.graph or read_log(log, outputs)
+        found = None
         if hasattr(self._backend, "prepare"):
-            family = form.family = self._families.of(graph)
+            form.family = self._families.of(graph)
+        family = form.family
+        if family is not None:
+            found = self._prepared(form, family, graph, numbers)
+        if form.executable is not None:
+            return
         if family is None or family.recalls:
             self._recall(form, graph, log, numbers)
         if family is not None:
             family.note_recall(form.executable is not None)
-            if form.executable is None:
-                self._fill(form, family, graph, numbers)
+        if form.executable is None and family is not None and found is not None:
+            try:
+                form.use(family.planned(*found))
+            except Exception as error:
+                raise PlanError(error) from error
         if form.executable is None and form.key is not None:
             self._note_once(form, graph, numbers)
 
@@ -298,29 +312,29 @@ class PlanCache:
 
     def _made_for_later(self, form: _Form, plans: SizedPlans, numbers: Sequence[Any]) -> bool:
         """Goes on with a plan for later processes; whether it is done, or none is wanted any more:
-        the log has come again and has one, or there is one for all sizes."""
-        if form.executable is None and not (form.family is not None and form.family.serves):
+        the log has come again and has one, or there is one for all sizes that serves it."""
+        if form.executable is None and not plans.served():
             if not plans.advanced(numbers, 1):
                 return False
             self._keep(form)
         return True
 
-    def _fill(
+    def _prepared(
         self, form: _Form, family: LogFamily, graph: Graph, numbers: Sequence[Any]
-    ) -> None:  # fmt: skip
-        """Takes up a plan for all sizes, and helps to make one."""
+    ) -> tuple[Example, SizedPlans] | None:
+        """What a log is an example of, and what may run it by a plan for all sizes, if anything;
+        it does so from now on if one is there that serves it."""
         family.note_numbers(numbers)
         if family.varying is not None:
             form.varying = list(family.varying)
+        fixed = with_donors(_with_constants(graph, numbers, form.varying))
         try:
-            fixed = with_donors(_with_constants(graph, numbers, form.varying))
-            example = fixed, _those(numbers, form.varying)
-            plans = family.planned(example, lambda: prepare(self._backend, fixed))
+            plans = family.prepared(lambda: prepare(self._backend, fixed))
+            if plans is not None and family.served(plans):
+                form.use(plans)
         except Exception as error:
             raise PlanError(error) from error
-        if plans is not None:
-            plans.in_slices = plans.fills = True
-            form.executable = form.filled = plans
+        return None if plans is None else ((fixed, _those(numbers, form.varying)), plans)
 
     def _keep_filled(
         self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]

@@ -29,6 +29,7 @@ from ..ir.graph import Graph, LogEntry
 from ..ir.serialization import written_value
 from ..record.ambient_state import ambient
 from ..support.source_digest import folder_digest
+from ..symbolic.form import SIZED
 from .custom_kernels import registered
 
 _DIGEST = 20
@@ -68,6 +69,29 @@ def key_of_log(
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()
 
 
+def key_of_form(graph: Graph, surroundings: str) -> str | None:
+    """The key of plans for all sizes of graphs like one; None if they have none.
+
+    Args:
+        graph: one of them; see `form_of`.
+        surroundings: what the device says that plans depend on.
+    """
+    if any(map(_is_ours, registered())):
+        return None
+    values = []
+    for kind, (shape, dtype), data in graph.values:
+        values.append(f"{kind}{dtype.name}{len(shape)}")
+        values.append(type(data).__name__ if kind == "constant" else repr(data))
+    try:
+        nodes = [f"{_digest(op, sized=False)}{args}{results}" for op, args, results in graph.nodes]
+        rest = surroundings, sources_digest(), repr(ambient())
+    except (GraphFormatError, OSError):
+        return None
+    ends = repr((graph.inputs, graph.scalars, graph.outputs, graph.donors))
+    text = "\0".join((*values, *nodes, ends, *rest))
+    return hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()
+
+
 def _written(graph: Graph) -> str:
     """A graph as text; equal texts are equal graphs."""
     values = []
@@ -82,8 +106,8 @@ def _written(graph: Graph) -> str:
 
 
 @functools.lru_cache(maxsize=1 << 13)
-def _digest(op: Op) -> str:
-    """An operation with its attributes.
+def _digest(op: Op, sized: bool = True) -> str:
+    """An operation with its attributes, or all but the sizes among them.
 
     Raises:
         GraphFormatError: an attribute cannot be written, or the operation is made of code of which
@@ -91,9 +115,19 @@ def _digest(op: Op) -> str:
     """
     if not _is_ours(op.operation):
         raise GraphFormatError(f"{op.operation.name} is not one of Ingle's own operations")
-    attributes = [_said(op.attributes[name]) for name in op.operation.statics]
+    attributes = [
+        _said(op.attributes[name] if sized or name not in SIZED else _unsized(op.attributes[name]))
+        for name in op.operation.statics
+    ]
     text = json.dumps([op.operation.name, attributes], separators=(",", ":"))
     return hashlib.blake2b(text.encode(), digest_size=_DIGEST).hexdigest()
+
+
+def _unsized(value: Any) -> Any:
+    """An attribute with a word in place of each size."""
+    if isinstance(value, tuple):
+        return tuple(map(_unsized, value))
+    return "size" if type(value) is int else value
 
 
 def _said(value: Any) -> Any:

@@ -8,9 +8,9 @@ another weight, have a plan of theirs. It takes a device that runs such a plan: 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from functools import partial
-from itertools import compress
+from itertools import chain, compress
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -23,6 +23,7 @@ from ..symbolic.families import EXAMPLES, Families
 from ..symbolic.form import form_of
 from ..symbolic.samples import Samples
 from .any_size_plan import AnySizePlan, SizedCall
+from .sized_records import StoredSizedPlans
 
 MOST_PLANS = 64
 """Plans for all sizes: sizes may grow out of where each is a case of its own, and a program may
@@ -63,9 +64,14 @@ class _PlanOfExamples:
 
 
 class SizedCalls:
-    """How graphs of one form run."""
+    """How graphs of one form run.
+
+    Attributes:
+        stored: the plans that outlive the process, where there are such.
+    """
 
     def __init__(self) -> None:
+        self.stored: StoredSizedPlans | None = None
         self._lock = renewed(self, "_lock")
         self._begun: TimeSlices[tuple[AnySizePlan | None]] | None = None
         self._samples = Samples[Sample]()
@@ -149,18 +155,34 @@ class SizedCalls:
         else:
             self._made += 1
             self._failed = 0
-            self._plans = [_PlanOfExamples(plan, self._examples), *self._plans[: MOST_PLANS - 1]]
+            self._use(_PlanOfExamples(plan, self._examples))
+            if self.stored is not None:
+                self.stored.put(plan)
+
+    def _use(self, plan: _PlanOfExamples) -> None:
+        self._plans = [plan, *self._plans[: MOST_PLANS - 1]]
 
     def call(
         self, numbers: Sequence[Any], made_by: str, lines: Sequence[Line] = ()
     ) -> SizedCall | None:
         """What runs a graph with these numbers; see `form_of`. None if there has to be a plan."""
-        for kept in self._plans:
+        for kept in chain(self._plans, self._recalled()):
             call = kept.plan.call(numbers, made_by, lines) if kept.may_serve(numbers) else None
             if call is not None:
                 self._served += 1
                 return call
         return None
+
+    def _recalled(self) -> Iterator[_PlanOfExamples]:
+        """Takes up the plans that other processes have made, one after the other."""
+        while self.stored is not None and not self.stored.all_read:
+            with self._lock:
+                plan = self.stored.next()
+                if plan is None:
+                    return
+                recalled = _PlanOfExamples(plan, [()])
+                self._use(recalled)
+            yield recalled
 
 
 def _made(make: Maker, samples: Sequence[Sample]) -> tuple[AnySizePlan | None]:

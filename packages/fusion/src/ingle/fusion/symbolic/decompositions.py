@@ -81,20 +81,22 @@ class SymbolicDecomposition:
     Args:
         general: the graph for all of its form, before it is decomposed.
         example: what comes of it, in which symbols stand for sizes.
+
+    Attributes:
+        answers: what comes of numbers: the decomposed graph's numbers and constants, results of
+            its arithmetic, parts of its checks.
     """
 
     def __init__(self, general: Generalization, example: WrittenOut) -> None:
-        self._general = general
         self._example = example
-        rest = example.rest
-        sized = rest.scalars.results, tuple([check.parts for check in rest.checks])
-        self._sizes = general.inquiry.function(
-            (general.sizes, example.form.numbers, example.constants, *sized)
-        )
+        (_, numbers), constants, rest = example
+        parts = tuple([check.parts for check in rest.checks])
+        self.answers = general.answers(numbers, constants, rest.scalars.results, parts)
+        self._answering = self.answers.function()
 
     def at(self, numbers: Sequence[Any]) -> WrittenOut | None:
         """What comes of a graph of the form with these numbers, if they answer alike."""
-        found = self._general.answer(self._sizes, numbers)
+        found = self._answering(numbers)
         if found is None:
             return None
         inside, constants, results, parts = found

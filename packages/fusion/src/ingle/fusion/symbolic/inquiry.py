@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .size_program import SizeProgram
 from .sizes import Size, Terms, terms_of, written
 
 
@@ -135,20 +136,19 @@ class Inquiry:
 
         None is for symbols that would have led elsewhere. Nothing can be asked any more.
         """
+        return self.program(result).function()
+
+    def program(self, result: Any) -> SizeProgram:
+        """That function as data."""
         names: dict[str, Any] = {}
         spelling = _Spelling(names)
         text = spelling.of(result)
         checks = [r.source(f"a{k}") for k, r in enumerate(self._ranges)]
         lines = [f"if not ({c}): return None" for c in checks if c]
         lines += [*self._steps, *spelling.lines]
-        lines.append(f"return {text}")
-        parameters = ", ".join([f"a{k}" for k in range(len(self.symbols))])
-        body = "\n    ".join(lines)
-        exec(f"def at({parameters}):\n    {body}\n", names)
-        made: Callable[..., Any] = names["at"]
         for known in (self._negative, self._zero, self._derived):
             known.clear()  # sizes may outlive this, in operations that others have seen
-        return made
+        return SizeProgram(len(self.symbols), tuple(lines), text, names)
 
 
 class _Range:
@@ -219,7 +219,7 @@ class _Spelling:
                 return f"({inside})"
             self._names[type(value).__name__] = type(value)
             return f"{type(value).__name__}({inside})"
-        if value is None or type(value) in (int, bool, str):
+        if value is None or type(value) in (int, bool):
             return repr(value)
         name = f"k{len(self._names)}"
         self._names[name] = value

@@ -15,6 +15,7 @@ from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..schedule.schedule import HostStep, KernelSequence
 from ..schedule.whole_calls import WholeCall
+from .answers import Answering, Answers
 from .form import VARYING, with_numbers
 from .inquiry import Inquiry, has_sizes, settled
 from .relations import symbols_for
@@ -59,22 +60,11 @@ class Generalization(NamedTuple):
     whole: Sequence[int]
     varies: bool
 
-    def answer(
-        self, sizes: Callable[..., Any], numbers: Sequence[Any]
-    ) -> Sequence[Any] | None:  # fmt: skip
-        """What becomes of what symbols stand in; None if a graph does not answer alike.
-
-        Args:
-            sizes: computes all sizes, and what symbols stand in, from values of the symbols; made
-                by the inquiry.
-            numbers: those of a graph of the form.
-        """
-        if tuple(compress(numbers, self.fixed)) != self.expected:
-            return None
-        found = sizes(*[numbers[k] for k in self.symbols])
-        if found is None or found[0] != tuple([numbers[k] for k in self.whole]):
-            return None
-        return found[1:]  # type: ignore[no-any-return]
+    def answers(self, *parts: Any) -> Answers:
+        """What becomes of some parts, in whose tuples symbols stand. Nothing can be asked any
+        more."""
+        program = self.inquiry.program((self.sizes, *parts))
+        return Answers(self.fixed, self.expected, self.symbols, self.whole, program)
 
 
 def generalized(
@@ -135,38 +125,34 @@ def symbolic_sequence(general: Generalization, sequence: KernelSequence) -> Symb
         [with_sizes(call) for call in calls],
         views.found(),
     )
-    sizes = general.inquiry.function(
-        (
-            general.sizes,
-            tuple([_sizes_of(graph.values[k]) for k in places.values]),
-            tuple([_statics(graph.nodes[k]) for k in places.nodes]),
-            tuple([part for _, part in places.calls if part]),
-            tuple(places.views.values()),
-        )
+    answers = general.answers(
+        tuple([_sizes_of(graph.values[k]) for k in places.values]),
+        tuple([_statics(graph.nodes[k]) for k in places.nodes]),
+        tuple([part for _, part in places.calls if part]),
+        tuple(places.views.values()),
     )
     settled = KernelSequence(graph, views, [call for call, _ in places.calls], inline)
-    return SymbolicSequence(general, settled, places, sizes)
+    return SymbolicSequence(general.sources, settled, places, answers.function())
 
 
 class SymbolicSequence:
     """A kernel sequence in which sizes are symbols; made by `symbolic_sequence`.
 
     Args:
-        general: the graph for all of its form.
-        sequence: of that graph.
+        sources: for each of its scalars the place of its value; see `FilledSequence`.
+        sequence: of the graph for all of its form.
         places: where symbols stand in it.
-        sizes: computes what stands there, and all sizes, from values of the symbols; None where
-            they do not answer alike.
+        answering: computes what stands there.
     """
 
     def __init__(
-        self, general: Generalization, sequence: KernelSequence, places: _Places,
-        sizes: Callable[..., Any],
+        self, sources: Sequence[int], sequence: KernelSequence, places: _Places,
+        answering: Answering,
     ) -> None:  # fmt: skip
-        self._general = general
+        self._sources = sources
         self._sequence = sequence
         self._places = places
-        self._sizes = sizes
+        self._answering = answering
 
     def at(self, numbers: Sequence[Any], constants: Sequence[Any]) -> FilledSequence | None:
         """The kernel sequence of a graph of the form, if its numbers answer alike.
@@ -175,10 +161,10 @@ class SymbolicSequence:
             numbers: the graph's own.
             constants: those among them, as they are.
         """
-        found = self._general.answer(self._sizes, numbers)
+        found = self._answering(numbers)
         if found is None:
             return None
-        return FilledSequence(self._filled(*found), self._general.sources, constants)
+        return FilledSequence(self._filled(*found), self._sources, constants)
 
     def _filled(
         self, values: Sequence[Any], nodes: Sequence[Any], calls: Sequence[Any],
