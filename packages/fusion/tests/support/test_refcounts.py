@@ -20,11 +20,9 @@ import ingle.fusion
 from ingle.fusion.support import refcounts
 from ingle.fusion.support.refcounts import (
     HELD_ONCE,
-    HELD_TWICE,
     MAPPED_ATTRIBUTE,
     MAPPED_ITEM,
     PASSED_ITEM,
-    PASSED_VARIABLE,
     may_overwrite,
     may_overwrite_all,
     refs,
@@ -37,13 +35,14 @@ BORROWED = sys.version_info >= (3, 14)
 """Whether a function's variables are lent to a call rather than referred to once more."""
 
 COUNTS = (
-    "HELD_ONCE", "HELD_TWICE", "PASSED_VARIABLE", "PASSED_ITEM", "MAPPED_ITEM", "MAPPED_ATTRIBUTE",
+    "HELD_ONCE", "PASSED_ITEM", "MAPPED_ITEM", "MAPPED_ATTRIBUTE",
 )  # fmt: skip
 COUNTING = ("refs", "may_overwrite", "may_overwrite_all")
 USES = {
-    ("compiled/fast_call.py", "may_overwrite({cell}, {handle}, {handle}v, {PASSED_VARIABLE})"): (
-        "generated variable that is passed"
-    ),
+    (
+        "compiled/fast_call.py",
+        "may_overwrite({cell}, held[{place}], held[{place + 1}], {PASSED_ITEM + 1})",
+    ): "generated item that is passed",
     (
         "compiled/fast_call_many.py",
         "may_overwrite(cells[n], donated[n], values[n], PASSED_ITEM + 1)",
@@ -52,10 +51,9 @@ USES = {
         "items that are mapped"
     ),
     ("runtime/device_handles.py", "refs(self.memory)"): "attribute",
-    ("runtime/plan_cache.py", "may_overwrite(None, None, value, held)"): (
-        "variable of an item that is passed"
+    ("runtime/plan_cache.py", "may_overwrite(None, None, given[place], held)"): (
+        "item that is passed"
     ),
-    ("stream.py", "refs(h)"): "variable of a loop",
 }
 """What is counted where, and in code of which shape; a new one needs a row in `SHAPES`."""
 
@@ -69,35 +67,11 @@ def of_attribute(slot, items):
     return refs(slot.held)
 
 
-def of_variable(slot, items):
-    x = slot.held
-    try:
-        found = refs(x)
-    finally:
-        del slot
-    return found
-
-
-def of_generated_variable(slot, items):
-    names = {"refs": refs, "k0": slot}
-    exec("def call(args):\n    k0h = k0.held\n    return refs(k0h)\n", names)
-    return names["call"](())
-
-
-def of_loop(slot, items):
-    return [refs(h) for h in items][0]  # noqa: RUF015 (the shape that is counted)
-
-
 def passed(value):
     return refs(value)
 
 
-def of_passed_variable(slot, items):
-    x = slot.held
-    return passed(x)
-
-
-def of_passed_generated_variable(slot, items):
+def of_passed_generated_item(slot, items):
     names = {"passed": passed, "k0": slot, "lock": threading.Lock()}
     lines = [
         "try:",
@@ -105,8 +79,9 @@ def of_passed_generated_variable(slot, items):
         "except AttributeError: return None",
         "with lock:",
         "    before = None",
+        "    held = [k0h]",
         "    try:",
-        "        f0 = passed(k0h)",
+        "        f0 = passed(held[0]) - 1",
         "        if not f0: before = k0h",
         "    except BaseException:",
         "        if before: k0h = before",
@@ -117,14 +92,6 @@ def of_passed_generated_variable(slot, items):
     ]
     exec("def call(args):\n    " + "\n    ".join(lines) + "\n", names)
     return names["call"](())
-
-
-def of_passed_item_variable(slot, items):
-    found = []
-    for place in range(1):
-        value = items[place]
-        found.append(passed(value))
-    return found[0]
 
 
 def of_passed_item(slot, items):
@@ -146,15 +113,8 @@ def of_mapped_attributes(slot, items):
 SHAPES = {
     # how it is counted: (by what, where the object lies, what counts it, the count)
     "attribute": (of_attribute, "slot", HELD_ONCE, 2),
-    "variable": (of_variable, "slot", HELD_TWICE, 3 - BORROWED),
-    "generated variable": (of_generated_variable, "slot", HELD_TWICE, 3 - BORROWED),
-    "variable of a loop": (of_loop, "items", HELD_TWICE, 3 - BORROWED),
-    "variable that is passed": (of_passed_variable, "slot", PASSED_VARIABLE, 4 - 2 * BORROWED),
-    "generated variable that is passed": (
-        of_passed_generated_variable, "slot", PASSED_VARIABLE, 4 - 2 * BORROWED,
-    ),
-    "variable of an item that is passed": (
-        of_passed_item_variable, "items", PASSED_VARIABLE, 4 - 2 * BORROWED,
+    "generated item that is passed": (
+        of_passed_generated_item, "slot", PASSED_ITEM, 4 - BORROWED,
     ),
     "item that is passed": (of_passed_item, "both", PASSED_ITEM, 4 - BORROWED),
     "items that are mapped": (of_mapped_items, "both", MAPPED_ITEM, 3),
@@ -240,9 +200,8 @@ class Chain:
         self._value = Slot(Slot(Value(exclusive)))
 
     def may_be_written_over(self):
-        handle = self._value.held
-        value = handle.held
-        return may_overwrite(self, handle, value, PASSED_VARIABLE)
+        held = [self._value.held, self._value.held.held]
+        return may_overwrite(self, held[0], held[1], PASSED_ITEM)
 
 
 @counted
@@ -288,8 +247,8 @@ def test_memory_of_many_may_be_written_over_if_nothing_else_holds_any_part_of_on
 def test_memory_of_what_no_cell_holds_may_be_written_over_if_only_a_list_does():
     given = [Value(True), Value(True), Value(False), object()]
     other = given[1]
-    found = [may_overwrite(None, None, h, PASSED_VARIABLE) for h in given]
+    found = [may_overwrite(None, None, given[n], PASSED_ITEM - 1) for n in range(4)]
     assert found == [True, False, False, False]
     further = given[:]
-    assert [may_overwrite(None, None, h, PASSED_VARIABLE + 1) for h in given] == found
+    assert [may_overwrite(None, None, given[n], PASSED_ITEM) for n in range(4)] == found
     del further, other

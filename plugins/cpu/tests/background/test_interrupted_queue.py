@@ -27,6 +27,9 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+THREADING = ("threading.py",) if sys.version_info < (3, 14) else ()
+"""From 3.14 on a handler that raises as `Thread.start` takes its own lock leaves that taken."""
+
 
 @pytest.fixture(autouse=True)
 def handler():
@@ -105,21 +108,21 @@ def test_threads_of_the_pool_start_once():
     place, on = 1, True
     while on:
         team = ThreadPool(3)
-        on = interrupted(team.start, place, ("threading.py", "/ingle_cpu/threads/pool"))
+        on = interrupted(team.start, place, (*THREADING, "/ingle_cpu/threads/pool"))
         team.start()
         Table([], base_of=(), offset_of=(), buffers=1, args=(), thread_pool=team).run()
         assert team._ready
         team.stop()
         assert not team._living
         place += 1
-    assert place > 20
+    assert place > 10
 
 
 def test_the_thread_of_the_queue_starts_once():
     place, on = 1, True
     while on:
         line = Queue()
-        on = interrupted(line.start, place, ("threading.py", "/ingle_cpu/background/queue"))
+        on = interrupted(line.start, place, (*THREADING, "/ingle_cpu/background/queue"))
         before = threading.active_count()
         assert line.start()
         line.close()

@@ -24,7 +24,7 @@ from .record.log import Inputs, LazyHandle, Log, Turn
 from .runtime.plan_cache import PlanError
 from .runtime.plan_codegen import DonationState
 from .runtime.replay import Attempt, Replay, ensured
-from .support.refcounts import HELD_TWICE, refs
+from .support.refcounts import MAPPED_ITEM, refs
 from .support.run_ahead import setting
 from .support.source_location import Line, told_lines, user_line, with_lines
 
@@ -110,8 +110,11 @@ class LazyStream(Log):
         self._seen = len(self.given)
         if self._bytes < self._limit:
             return False
+        counts = [*map(refs, self.given)]
         held = sum([
-            math.prod(h.shape) * h.dtype.itemsize for h in self.given if refs(h) <= HELD_TWICE
+            math.prod(handle.shape) * handle.dtype.itemsize
+            for handle, count in zip(self.given, counts, strict=True)
+            if count < MAPPED_ITEM
         ])  # fmt: skip
         self._limit = self._bytes + MOST_BYTES // 2
         return held >= MOST_BYTES // 2

@@ -25,7 +25,7 @@ from ingle.tensor.transactions import commit_lock, commits, current_scope
 from ..record.ambient_state import asked
 from ..record.log import LazyHandle, current
 from ..runtime.plan_codegen import DonationState
-from ..support.refcounts import PASSED_VARIABLE, may_overwrite
+from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.run_ahead import setting
 from .arguments import leaf_key
 from .attribute_reads import Place
@@ -304,13 +304,15 @@ class _CallWriter:
         lines = [
             "if setting.plans: report()",
             "before, donation = None, DonationState(True)",
+            f"held = [{', '.join([f'{p.name}h, {p.name}hv' for p in pairs])}]",
             "try:",
         ]
-        for p in pairs:
+        for place, p in zip(range(0, 2 * len(pairs), 2), pairs, strict=True):
             cell, handle = p.name, f"{p.name}h"
             lines += [
                 f"    {handle}.pending_in = overwritten",
-                f"    f{p.number} = may_overwrite({cell}, {handle}, {handle}v, {PASSED_VARIABLE})",
+                f"    f{p.number} = may_overwrite("
+                f"{cell}, held[{place}], held[{place + 1}], {PASSED_ITEM + 1})",
                 f"    if not f{p.number}: {handle}.pending_in = None",
             ]
         lines.append(f"    out = run_donating({given}, ({flags},), donation)")

@@ -17,7 +17,7 @@ from ingle.tensor.operation import typed_key
 from ..ir.graph import Graph, LogEntry, Value, read_log
 from ..record.cut_log import Cut, Part, in_pieces, pick, trimmed
 from ..support.gc_pauses import uncollected
-from ..support.refcounts import PASSED_VARIABLE, may_overwrite
+from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.share_of_time import ShareOfTime
 from .later_plans import FEWEST, LaterPlans
 from .log_families import Example, LogFamilies, LogFamily, SizedPlans
@@ -178,7 +178,7 @@ class PlanCache:
             PlanError: the log is due to run by a plan, which failed.
             Exception: an operation did, also one whose result nobody wants.
         """
-        form, held = self._form((tuple(log), tuple(outputs)), numbers), PASSED_VARIABLE
+        form, held = self._form((tuple(log), tuple(outputs)), numbers), PASSED_ITEM - 1
         taken = given
         if form.trimmed is not None:
             log, outputs, inputs, scalars = form.trimmed
@@ -211,7 +211,7 @@ class PlanCache:
             form = self._form((piece.entries, piece.outputs), scalars, is_piece=True)
             made = self._run(
                 form, piece.entries, piece.outputs, taken, scalars,
-                DonationState(defers=defers), PASSED_VARIABLE,
+                DonationState(defers=defers), PASSED_ITEM - 1,
             )  # fmt: skip
             values.update(zip(piece.results, made, strict=True))
             del taken, made
@@ -396,9 +396,8 @@ def _donatable(given: Sequence[Handle], places: Collection[int], held: int) -> l
     """Which inputs may be written over, of those that a plan could write over."""
     found = [False] * len(given)
     for place in places:
-        value = given[place]
-        # The list and the variable hold each handle here that nobody else holds.
-        found[place] = may_overwrite(None, None, value, held)
+        # The list alone holds each handle here that nobody else holds.
+        found[place] = may_overwrite(None, None, given[place], held)
     return found
 
 

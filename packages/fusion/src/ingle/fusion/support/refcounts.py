@@ -1,9 +1,9 @@
 """Reference counts: whether the memory of a value may be written over.
 
 `may_overwrite` is the one question that every run asks of a value that its plan could write over.
-What `refs` says depends on how the code that asks has loaded the object: CPython borrows variables
-of a function from 3.14 on, and does not borrow attributes and items of lists. So there is a count
-for each shape of code, measured by code of that shape.
+What `refs` says depends on how the code that asks has loaded the object. Attributes and items of
+lists are counted, by code of the shapes that are measured here, and never variables of a function:
+CPython borrows these from 3.14 on, though not behind a `try` that sets them, say.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ def _passed(value: object) -> int:
     return refs(value)
 
 
-_UNKNOWN = -1, -1, -1, -1, -1, -1
+_UNKNOWN = -1, -1, -1, -1
 _held_of = attrgetter("held")
 _value_of = attrgetter("_value")
 
 
-def _measured() -> tuple[int, int, int, int, int, int]:
+def _measured() -> tuple[int, int, int, int]:
     """The counts by shape; none that ever occurs where counts say less than the truth."""
     enabled = getattr(sys, "_is_gil_enabled", None)
     if sys.implementation.name != "cpython" or (enabled is not None and not enabled()):
@@ -43,9 +43,6 @@ def _measured() -> tuple[int, int, int, int, int, int]:
     items = [slot.held]
     item = _passed(items[0])
     items.clear()
-    held = slot.held
-    twice, variable = refs(held), _passed(held)
-    del held
     slots, items = [slot], [slot.held]
     (mapped,) = map(refs, items)
     items.clear()
@@ -53,21 +50,18 @@ def _measured() -> tuple[int, int, int, int, int, int]:
     held = slot.held
     # Each holder has to count, or one more could go unseen.
     items.append(held)
-    found = refs(slot.held), refs(held), _passed(held), _passed(items[0])
+    found = refs(slot.held), _passed(items[0])
     all_found = *map(refs, items), *map(refs, map(_held_of, slots))
-    if found != (once + 2, twice + 1, variable + 1, item + 1):
+    if found != (once + 2, item + 1) or all_found != (mapped + 1, attribute + 2):
         return _UNKNOWN
-    if all_found != (mapped + 1, attribute + 2):
-        return _UNKNOWN
-    return once, twice, variable, item, mapped, attribute
+    return once, item, mapped, attribute
 
 
-HELD_ONCE, HELD_TWICE, PASSED_VARIABLE, PASSED_ITEM, MAPPED_ITEM, MAPPED_ATTRIBUTE = _measured()
-"""What `refs` says of an object that one attribute or list holds: of that attribute,
-`refs(x.attribute)`; of a variable of a function, `refs(variable)`; of the parameter of a function
-that was called with a variable, `f(variable)`; of one that was called with an item of a second
-list, `f(items[n])`; of each item of such a list, `map(refs, items)`; and of what an attribute of
-each thing holds, `map(refs, map(attribute, things))`."""
+HELD_ONCE, PASSED_ITEM, MAPPED_ITEM, MAPPED_ATTRIBUTE = _measured()
+"""What `refs` says of an object that one attribute holds: of that attribute, `refs(x.attribute)`;
+of the parameter of a function that was called with an item of a list that holds it, too,
+`f(items[n])`; of each item of such a list, `map(refs, items)`; and of what an attribute of each
+thing holds, `map(refs, map(attribute, things))`."""
 
 
 def exclusive(handle: object) -> bool:
@@ -95,8 +89,8 @@ def may_overwrite(cell: Any, handle: object, value: object, held: int) -> bool:
         cell: holds the tensor; None for a value that no tensor has.
         handle: the tensor's; it is marked already, so that nobody takes the value from it anew.
         value: the handle of the backend below.
-        held: `PASSED_VARIABLE` or `PASSED_ITEM`, as the caller passes `handle` and `value`; and one
-            more for each further holder that the caller has.
+        held: `PASSED_ITEM`, where the caller passes `handle` and `value` as items of a list and one
+            attribute holds each; one more for each further holder that the caller has.
     """
     return (
         (cell is None or (refs(cell._value) == HELD_ONCE and refs(handle) == held))
