@@ -225,3 +225,12 @@ def test_weights_by_turns_have_plans_for_all_lengths_each(device, monkeypatch):
         if length == 40:
             made.clear()
     assert len(made) <= len(weights), "each was planned for itself at each length"
+
+
+def test_sizes_that_take_turns_with_a_table_have_their_own_numbers(device):
+    rng = np.random.default_rng(4)
+    arrays = [rng.normal(size=(n, WIDTH)) for n in (2, 3, 5, 7, 11, 13)]
+    for turn in range(4):
+        for array in (*arrays, arrays[0], arrays[0]):
+            found = it.sum(it.asarray(array * (turn + 1)), axis=-2).numpy()
+            np.testing.assert_allclose(found, array.sum(0) * (turn + 1), rtol=1e-12)

@@ -193,8 +193,10 @@ class _SizedTable:
         scratch = _scratch.lend(self._scratch, lent_memory) if self._scratch else None
         place = 0 if scratch is None else scratch.address
         table.bases[:] = [arena, *[known[r].address for r in roots], place]
-        table.args[:], table.offset_of[:] = self._args, self._offsets
-        table.entries[:, UNITS], table.entries[:, GRAIN] = self._units, self._grains
+        if table.filled_for is not self:
+            table.args[:], table.offset_of[:] = self._args, self._offsets
+            table.entries[:, UNITS], table.entries[:, GRAIN] = self._units, self._grains
+            table.filled_for = self
         for at, number, dtype in symbolic.scalars:
             table.args[at] = bits_of_number(scalars[number], dtype)
         table.run(release=self._release)

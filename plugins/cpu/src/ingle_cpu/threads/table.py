@@ -62,7 +62,12 @@ class Table:
         args: what the kernels take, at their entries' `first_arg`.
         code: what must stay in memory while there is this table: whose functions entries name.
         thread_pool: whose workers help; the process's by default.
+
+    Attributes:
+        filled_for: whose numbers its entries and arguments hold, where many take turns with it.
     """
+
+    filled_for: object = None
 
     def __init__(
         self,
