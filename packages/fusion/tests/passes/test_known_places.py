@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.passes import by_layers
+from ingle.fusion.passes.known_places import KnownPlaces
 from ingle.tensor.errors import OutOfRangeError
 
 pytest.importorskip("ingle_cpu")
@@ -31,6 +33,10 @@ KNOWN: dict[str, Program] = {
 UNKNOWN: dict[str, Program] = {
     "fewer rows": lambda x, table: it.take(table[:5], it.argmax(x, axis=1), axis=0),
     "more": lambda x, table: it.take(table, it.argmax(x, axis=1) + 0, axis=0),
+    "negative": lambda x, table: it.take(table, -it.argmax(x, axis=1), axis=0),
+    "joined": lambda x, table: it.take(
+        table, it.concat([it.argmax(x, axis=1), it.asarray([0], device="cpu")], axis=0), axis=0
+    ),
     "padded": lambda x, table: it.take(table, it.pad(it.argmax(x, axis=1), ((1, 0),)), axis=0),
     "too small": lambda x, table: it.take(
         it.zeros((300, 2), device="cpu"), it.argmax(it.zeros((1, 200)), axis=1).astype("int8")
@@ -118,3 +124,15 @@ def test_sizes_that_answer_alike_share_plans(recwarn: pytest.WarningsRecorder) -
             with pytest.raises(OutOfRangeError, match=r"take: the indices hold .* axis 0 has size"):
                 found.numpy()
     assert not recwarn.list
+
+
+def test_a_value_takes_nothing_over_from_one_that_is_no_more() -> None:
+    """Their numbers are given again to what is recorded after a composite that stays whole."""
+    places = KnownPlaces()
+    traits = SimpleNamespace(family="argreduce")
+    place: Any = SimpleNamespace(operation=SimpleNamespace(traits=traits), attributes={"axis": 0})
+    values = [SimpleNamespace(number=n, shape=(6,), dtype=it.int64) for n in range(3)]
+    for value in values:
+        places.note(place, [values[0]], value)
+    places.forget(1)
+    assert [places.below(value) for value in values] == [6, None, None]
