@@ -52,6 +52,12 @@ def test_what_is_no_dataset(given, told):
         Loader(given, 4)
 
 
+def test_targets_in_the_place_of_a_size():
+    told = r"got an array of shape \(4,\); arrays go together: Loader\(ArrayDataset\(x, y\), 32\)"
+    with pytest.raises(DataValueError, match=told):
+        Loader(ROWS, np.zeros(4, np.int64))
+
+
 def test_a_list_of_arrays_is_a_dataset_of_them():
     assert [b.tolist() for b in Loader([ROWS, ROWS], 2, tensors=False)] == [[ROWS.tolist()] * 2]
     pairs = ((ROWS[0], 1), (ROWS[1], 2))

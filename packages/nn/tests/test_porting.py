@@ -10,6 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle import nn
 from ingle.nn import functional
+from ingle.nn.porting import KERAS
 from ingle.tensor.errors import ArgumentError
 
 
@@ -84,6 +85,12 @@ def test_what_modules_lack_is_told_with_what_to_write(module: nn.Module, name: s
     assert not hasattr(module, "anything")
     with pytest.raises(AttributeError, match=r"has no attribute 'wieght'$"):
         getattr(nn.Linear(2, 2), "wieght")  # noqa: B009
+
+
+@pytest.mark.parametrize("name", sorted(KERAS))
+def test_what_keras_has_is_told_with_what_to_write(name: str) -> None:
+    with pytest.raises(AttributeError, match=f"no attribute '{name}', as it has in Keras; here:"):
+        getattr(nn.Linear(1, 1), name)
 
 
 def test_activations_take_inplace_where_pytorch_does() -> None:

@@ -29,6 +29,11 @@ def test_modules_in_a_list() -> None:
         optim.SGD([model.weight.value], lr=0.1)
 
 
+def test_a_method_that_was_not_called() -> None:
+    with pytest.raises(OperandError, match=r"got method; call it: parameters\(\)"):
+        optim.SGD(nn.Linear(1, 1).parameters, lr=0.1)
+
+
 def test_a_step_without_gradients():
     for optimizer in (optim.SGD(MODEL, lr=0.1), optim.AdamW(MODEL)):
         with pytest.raises(OperandError, match=r"got nothing; write optimizer\.step\("):

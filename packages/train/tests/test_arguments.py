@@ -29,6 +29,7 @@ def learner(loss=it.cross_entropy, **options):
         ({"loss": nn.CrossEntropyLoss}, r"loss is the class CrossEntropyLoss; write CrossEntropy"),
         ({"loss": "mse"}, r"loss must be a function of outputs and targets.* got 'mse'"),
         ({"metrics": [Accuracy]}, r"one of metrics is the class Accuracy; write Accuracy\("),
+        ({"metrics": "accuracy"}, r"metrics must be a list, got 'accuracy'"),
         ({"metrics": ["accuracy"]}, "one of metrics must be a metric.* got 'accuracy'"),
         ({"callbacks": [EarlyStopping]}, "one of callbacks is the class EarlyStopping"),
         ({"callbacks": [print]}, "one of callbacks must be a callback"),

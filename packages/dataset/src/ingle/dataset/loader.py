@@ -112,6 +112,11 @@ class Loader:
         refuse(others)
         check_dataset(dataset, loads=isinstance(dataset, Loader))
         self.dataset = dataset
+        if hasattr(batch_size, "shape"):
+            raise DataValueError(
+                f"Loader: batch_size must be an integer, got an array of shape {batch_size.shape}; "
+                "arrays go together: Loader(ArrayDataset(x, y), 32)"
+            )
         self.batch_size = _count(batch_size, "batch_size", least=1)
         self.prefetch = _count(prefetch, "prefetch", least=0)
         self.seed = as_seed(seed, "Loader")

@@ -27,6 +27,15 @@ INSTEAD = {
 }
 """What to write for PyTorch's methods of modules that are missing here."""
 
+KERAS = {
+    "fit": "train.Learner(model, optimizer, loss).fit(loader, epochs=5)",
+    "evaluate": "train.Learner(model, optimizer, loss).evaluate(loader)",
+    "predict": "model.eval()(x), with autodiff.no_grad()",
+    **dict.fromkeys(("save", "save_weights"), "nn.save(path, model)"),
+    "load_weights": "nn.load(path, model)",
+}
+"""What to write for methods of Keras's models."""
+
 
 class PyTorchMethods:
     """What assigning an attribute, `to` and `named_modules` do, as PyTorch spells it."""
@@ -122,11 +131,12 @@ class PyTorchMethods:
 
 
 def missing(module: object, name: str) -> str:
-    """Says that a module has no such attribute, and what stands for PyTorch's."""
-    found = INSTEAD.get(name)
-    return f"{type(module).__name__} has no attribute {name!r}" + (
-        f", as it has in PyTorch; here: {found}" if found else ""
-    )
+    """Says that a module has no such attribute, and what stands for another library's."""
+    said = f"{type(module).__name__} has no attribute {name!r}"
+    for library, instead in (("PyTorch", INSTEAD), ("Keras", KERAS)):
+        if name in instead:
+            return f"{said}, as it has in {library}; here: {instead[name]}"
+    return said
 
 
 def _checked(method: str, name: object) -> None:

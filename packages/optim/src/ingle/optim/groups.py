@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from types import MethodType
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ingle.nn import Module, Parameter, structure
@@ -212,6 +213,7 @@ def _listed(who: str, params: Any) -> list[Any]:
         raise OperandError(
             f"{who}: expected a module, parameters or groups, got {type(params).__name__}"
             + ("; put it into a list" if isinstance(params, Parameter) else "")
+            + (f"; call it: {params.__name__}()" if isinstance(params, MethodType) else "")
         )
     return list(params)
 

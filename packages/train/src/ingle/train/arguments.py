@@ -55,7 +55,7 @@ def check_metrics(call: str, metrics: Iterable[object]) -> None:
 
 
 def _be_listed(call: str, name: str, given: object) -> None:
-    if not isinstance(given, Iterable):
+    if isinstance(given, str) or not isinstance(given, Iterable):
         raise ArgumentError(f"{call}: {name} must be a list, got {given!r:.80}; write [...]")
 
 
