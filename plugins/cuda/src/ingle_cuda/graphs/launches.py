@@ -143,14 +143,14 @@ class Executable:
         Args:
             whole: whether the launches may not be interrupted, since they write over inputs.
         """
+        if not whole and not (self._is_long and self._backend.graphs):
+            return None
         own, buffers = buffers, self._wandering.settled(buffers)
         found = self._graphs.get(buffers)
         if found is not None:
             self._graphs.move_to_end(buffers)
             self._wandering.met()
             return found
-        if not whole and not (self._is_long and self._backend.graphs):
-            return None
         if self._backend.graphs and self._wandering.missed(buffers):
             buffers = self._wandering.settled(own)
         if buffers not in self._seen and not whole:
