@@ -44,8 +44,9 @@ UNUSED = (
     "asyncio", "cffi", "decimal", "difflib", "email", "fractions", "http", "importlib.metadata",
     "ingle.autodiff", "ingle.fusion", "ingle.optim.schedule.names", "ingle.tensor.checked",
     "ingle.tensor.pytorch_names", "ingle.testkit", "ingle_cpu", "ingle_numpy", "llvmlite",
-    "matplotlib", "multiprocessing", "numpy.random", "numpy.testing", "scipy", "secrets", "socket",
-    "ssl", "statistics", "subprocess", "tempfile", "torch", "unittest", "urllib.request",
+    "matplotlib", "multiprocessing", "numpy.random", "numpy.testing", "random", "scipy",
+    "secrets", "socket", "ssl", "statistics", "subprocess", "tempfile", "torch", "unittest",
+    "urllib.request",
 )  # fmt: skip
 """What programs need late, few or none of them."""
 

@@ -15,9 +15,9 @@ told. So what is in it is compared from there on, for as long as anybody else ha
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
-from random import SystemRandom
 from typing import Any, ClassVar, NamedTuple, Never
 from weakref import ref
 
@@ -26,7 +26,6 @@ from .locks import renewed
 owners: list[type] = []
 """The classes whose instances move the epoch: who records what they hold need not compare it."""
 
-_bits = SystemRandom().getrandbits
 _epoch = 0
 _lock = renewed(sys.modules[__name__], "_lock")
 _marks: dict[int, tuple[ref[object], dict[object, int]]] = {}
@@ -45,7 +44,12 @@ def epoch() -> int:
 
 def changed() -> None:
     """Moves the epoch for good; for classes that keep modules outside of attributes."""
-    _move(_bits(128))
+    _move(_mark())
+
+
+def _mark() -> int:
+    """A number that no other thing has."""
+    return int.from_bytes(os.urandom(16), "little")
 
 
 def assigned(owner: object, name: str, old: object, new: object) -> None:
@@ -66,7 +70,7 @@ def assigned(owner: object, name: str, old: object, new: object) -> None:
     elif type(old) is not type(new) or old != new:
         with _lock:
             marks = _marks_of(owner)
-            bits = [marks.setdefault((name, type(v), v), _bits(128)) for v in (old, new)]
+            bits = [marks.setdefault((name, type(v), v), _mark()) for v in (old, new)]
         _move(bits[0] ^ bits[1])
 
 
