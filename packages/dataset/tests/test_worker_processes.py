@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import operator
 import os
 import signal
 import subprocess
 import sys
 import time
+import weakref
+from concurrent.futures import Future
 from typing import Any
 
 import numpy as np
@@ -21,7 +24,9 @@ from ingle.dataset import (
     Loader,
     MemoryDataset,
     SampleError,
+    worker_processes,
 )
+from ingle.dataset.worker_processes import Workers
 
 pytestmark = pytest.mark.sampled(3)
 
@@ -102,6 +107,70 @@ def test_a_loader_is_closed_while_a_sample_never_comes(persistent: bool) -> None
     made.close()
     assert time.monotonic() - start < 60
     assert list(running) == []
+
+
+@pytest.mark.slow
+def test_the_death_of_a_process_is_seen_though_its_side_of_the_pipe_stays_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on Windows, where a process died before it took its side."""
+    made, copies = multiprocessing.Pipe, list[int]()
+
+    def copied() -> Any:
+        pair = made()
+        copies.append(os.dup(pair[1].fileno()))
+        return pair
+
+    monkeypatch.setattr(multiprocessing, "Pipe", copied)
+    try:
+        with pytest.raises(BatchError, match="died"):
+            list(loader(MemoryDataset([3, 3]).map(os._exit)))
+    finally:
+        for copy in copies:
+            os.close(copy)
+
+
+class Owner:
+    pass
+
+
+def test_what_is_asked_for_while_the_workers_are_closed_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = []
+
+    class Closing:
+        """Another thread closes the workers just before the process is asked for its batch."""
+
+        def __init__(self, held: bytes) -> None:
+            pass
+
+        def make(self, indices: Any) -> Future[bytes]:
+            workers.close()
+            return Future()
+
+        def end(self) -> None:
+            ended.append(self)
+
+        def join(self, patience: float) -> None:
+            assert ended
+
+    monkeypatch.setattr(worker_processes, "_Process", Closing)
+    owner = Owner()
+    workers = Workers(MemoryDataset([1]), None, 1, owner)
+    with pytest.raises(RuntimeError, match="closed while it was iterated over"):
+        list(workers.batches(iter([np.array([0])])))
+    assert len(ended) == 2, "once more, for what came behind the first end"
+
+
+def test_closed_workers_keep_no_dataset() -> None:
+    owner = Owner()
+    workers = Workers(MemoryDataset([1]), None, 1, owner)
+    known = weakref.ref(workers)
+    workers.close()
+    del workers
+    gc.collect()
+    assert known() is None
 
 
 def test_what_cannot_be_pickled_is_refused() -> None:

@@ -324,8 +324,7 @@ class Loader:
             return
         workers = self._kept
         if workers is None or workers.closed:
-            self._kept = workers = Workers(self.dataset, self.collate, self.workers)
-            weakref.finalize(self, workers.close)
+            self._kept = workers = Workers(self.dataset, self.collate, self.workers, self)
         try:
             yield from workers.batches(orders)
         finally:

@@ -8,12 +8,13 @@ import pickle
 import signal
 import threading
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from multiprocessing.reduction import ForkingPickler
 from queue import SimpleQueue
@@ -51,6 +52,7 @@ class Workers:
         dataset: goes to each process once, pickled.
         collate: likewise.
         count: how many processes.
+        owner: they end when nobody holds it any more.
 
     Attributes:
         closed: whether they were ended, by `close` or by the death of one.
@@ -60,8 +62,9 @@ class Workers:
     """
 
     def __init__(
-        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any] | None, count: int
-    ) -> None:
+        self, dataset: Dataset[Any], collate: Callable[[list[Any]], Any] | None, count: int,
+        owner: object,
+    ) -> None:  # fmt: skip
         try:
             self._held = pickle.dumps((dataset, collate))
         except Exception as error:
@@ -74,7 +77,7 @@ class Workers:
         self.count = count
         self.closed = False
         self._processes: list[_Process] = []
-        self._changing = threading.Lock()
+        self._end = weakref.finalize(owner, self.close)
 
     def batches(self, orders: Iterator[Indices]) -> Iterator[Any]:
         """The batches of some indices each, in order.
@@ -103,25 +106,27 @@ class Workers:
 
     def close(self) -> None:
         """Ends the processes, by force where they do not within some seconds."""
-        with self._changing:
-            self.closed = True
+        self.closed = True  # ahead of the rest: `_begin` looks at it last
         for process in self._processes:
             process.end()
         last = time.monotonic() + PATIENCE
         for process in self._processes:
             process.join(max(0.0, last - time.monotonic()))
+        self._end.detach()  # which would hold the pickled dataset as long as the owner lives
 
     def _begin(self, indices: Indices) -> Future[bytes]:
         """A batch, pickled, when it is made: by a new process, or by that with the least to do."""
-        with self._changing:
-            if self.closed:
-                raise RuntimeError("the loader was closed while it was iterated over")
+        if not self.closed:
             if len(self._processes) < self.count:
                 self._processes.append(_Process(self._held))
                 process = self._processes[-1]
             else:
                 process = min(self._processes, key=_Process.waiting)
-        return process.make(indices)
+            batch = process.make(indices)
+            if not self.closed:
+                return batch
+            process.end()  # `close`, in another thread, may not have seen a new one
+        raise RuntimeError("the loader was closed while it was iterated over")
 
 
 class _Process:
@@ -135,7 +140,7 @@ class _Process:
         self._pipe, theirs = multiprocessing.Pipe()
         self._asked_for: SimpleQueue[Future[bytes] | None] = SimpleQueue()
         self._asked = self._made = 0
-        with theirs:  # held by the process alone from here on, so that its end closes the pipe
+        with theirs:
             self._process = SpawnProcess(
                 target=_serve, args=(held, theirs), name="ingle-worker", daemon=True
             )
@@ -171,11 +176,13 @@ class _Process:
             self._process.join()
 
     def _receive(self) -> None:
+        started = False
         with self._pipe:
             while (batch := self._asked_for.get()) is not None:
                 made: bytes | _DiedError
                 try:
-                    made = self._pipe.recv_bytes()
+                    started = started or self._starts()
+                    made = self._pipe.recv_bytes() if started else _DiedError()
                 except (EOFError, OSError):
                     made = _DiedError()
                 self._made += 1
@@ -185,6 +192,15 @@ class _Process:
                     batch.set_exception(made)
                 else:
                     batch.set_result(made)
+
+    def _starts(self) -> bool:
+        """Waits for the first batch; False where the process ends without one.
+
+        From then on its end closes the pipe. Before, it does not on Windows: the program keeps a
+        copy of the process's side until that takes it, which one that cannot start never does.
+        """
+        ready = wait([self._pipe, self._process.sentinel])
+        return self._pipe in ready or self._pipe.poll()
 
 
 def _serve(held: bytes, program: Connection) -> None:
