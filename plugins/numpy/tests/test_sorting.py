@@ -64,7 +64,7 @@ def test_elements_whose_first_bits_are_equal(dtype: str, short: int, monkeypatch
         np.testing.assert_array_equal(found, stable(x, 1, descending))
 
 
-@pytest.mark.parametrize("dtype", [*DTYPES, "complex64"])
+@pytest.mark.parametrize("dtype", [*DTYPES, "int8", "complex64"])
 @pytest.mark.parametrize("shape", [(), (0,), (2, 0), (1,), (40, 30)])
 @pytest.mark.parametrize("short", [0, 1 << 12])
 def test_distinct_values_equal_numpy(

@@ -224,8 +224,10 @@ def _searchsorted(op: Op, x1: Array, x2: Array) -> Any:
 
 def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:
     values = _comparable(x).reshape(-1)
-    # NumPy sorts bytes by counting, and takes fewer calls.
-    if x.dtype.kind == "c" or x.dtype.itemsize == 1 or x.size < _SHORT:
+    if x.size >= _SHORT and x.dtype.kind in "biu" and x.dtype.itemsize == 1:
+        some, first, inverse, counts = _unique_bytes(values)
+        return some, first, inverse.reshape(x.shape), counts
+    if x.dtype.kind == "c" or x.size < _SHORT:
         found, *rest = np.unique_all(values)
         return found.astype(x.dtype, copy=False), rest[0], rest[1].reshape(x.shape), rest[2]
     count = len(values)
@@ -238,6 +240,19 @@ def _unique_all(op: Op, x: Array) -> tuple[Array, ...]:
     inverse[order] = np.cumsum(begins) - 1
     some = ordered[starts].astype(x.dtype, copy=False)
     return some, order[starts], inverse.reshape(x.shape), np.diff(starts, append=count)
+
+
+def _unique_bytes(values: Array) -> tuple[Array, ...]:
+    """The same of single bytes, which are counted."""
+    turned = np.uint8(0x80 if values.dtype.kind == "i" else 0)  # negative ones come first
+    keys = np.bitwise_xor(values.view(np.uint8), turned)
+    counts = np.bincount(keys, minlength=256)
+    there = np.flatnonzero(counts)
+    text = keys.tobytes()
+    first = np.array([text.find(key) for key in there.tolist()], np.int64)
+    inverse = (np.cumsum(counts > 0) - 1)[keys]
+    some = np.bitwise_xor(there.astype(np.uint8), turned).view(values.dtype)
+    return some, first, inverse, counts[there]
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
