@@ -182,9 +182,15 @@ class LogFamily:
                 self.differs(varying)
 
     @property
+    def is_sized(self) -> bool:
+        """Whether a plan for all sizes has run logs as they are, so that the next one may be asked
+        before the disk is."""
+        return self._sized > 0
+
+    @property
     def serves(self) -> bool:
         """Whether there is a plan for all sizes that is worth a look."""
-        return self._sized > 0 or self._fills
+        return self.is_sized or self._fills
 
     @property
     def _fills(self) -> bool:

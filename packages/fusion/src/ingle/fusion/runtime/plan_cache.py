@@ -273,21 +273,23 @@ class PlanCache:
         """Finds a plan for what is new here, if there is one: for all sizes, where logs of the form
         have come on others, or from another process."""
         graph = form.graph or read_log(log, outputs)
-        found = None
+        example = None
         if hasattr(self._backend, "prepare"):
             form.family = self._families.of(graph)
         family = form.family
-        if family is not None:
-            found = self._prepared(form, family, graph, numbers)
-        if form.executable is not None:
-            return
+        if family is not None and family.is_sized:
+            example = self._prepared(form, family, graph, numbers)
+            if form.executable is not None:
+                return
         if family is None or family.recalls:
             self._recall(form, graph, log, numbers)
         if family is not None:
             family.note_recall(form.executable is not None)
-        if form.executable is None and family is not None and found is not None:
+            if form.executable is None:
+                example = example or self._prepared(form, family, graph, numbers)
+        if form.executable is None and family is not None and example is not None:
             try:
-                form.use(family.planned(*found))
+                form.use(family.planned(*example))
             except Exception as error:
                 raise PlanError(error) from error
         if form.executable is None and form.key is not None:
