@@ -194,6 +194,20 @@ def test_exact_rounds_after_each_operation(dtype, monkeypatch):
             np.testing.assert_array_equal(one, other)
 
 
+@pytest.mark.parametrize(("dtype", "large"), [("float16", 70_000), ("float32", 10**40)])
+def test_integers_beyond_a_dtype_are_infinite(dtype, large):
+    """Given to a plan, and to a kernel that plain code calls straight."""
+    x = numbers(3, dtype=dtype)
+    scaled = compile(lambda x, n: it.maximum(x, n) * 2)
+    for n in (1, 2, large, -large):
+        want = np.maximum(x.numpy(), np.inf if n == large else -np.inf if n == -large else n)
+        np.testing.assert_array_equal(scaled(x, n).numpy(), want * 2)
+    root = abs(x) + 1
+    for n in (1, 2, 1, large):
+        found = (root**n).numpy()
+    assert np.isposinf(found).all()
+
+
 def test_gelu_far_from_zero():
     x = it.asarray(np.array([-3772, -20, -6, 6, 20, 3772, np.inf, np.nan], np.float32))
     got = compile(it.gelu)(x).numpy()

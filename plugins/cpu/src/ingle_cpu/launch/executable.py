@@ -259,7 +259,7 @@ def _packer(dtype: str) -> Callable[[Any], bytes]:
     def pack(number: Any) -> bytes:
         try:
             return form.pack(number)
-        except OverflowError:  # infinite in this dtype
+        except (OverflowError, struct.error):  # infinite in this dtype; the latter of integers
             return by_bits(number)
 
     return pack
