@@ -67,7 +67,8 @@ class TestShapes:
 
     @pytest.mark.slow
     @both_ways
-    def test_fifty_batch_lengths_take_no_new_kernels(self, way):
+    def test_fifty_batch_lengths_take_no_new_kernels(self, way, monkeypatch):
+        monkeypatch.setenv("INGLE_PLAN_SLICES", "0")  # or the clock says at which length they come
         net = nn.Sequential(nn.Linear(24, 32), nn.GELU(), nn.LayerNorm(32), nn.Linear(32, 10))
         optimizer = optim.Adam(net, lr=1e-3)
 
