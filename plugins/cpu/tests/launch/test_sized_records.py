@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import random
+import struct
 import zlib
 from pathlib import Path
 from typing import Any
@@ -159,6 +161,19 @@ def test_a_record_that_is_damaged_counts_as_absent(processes: Processes) -> None
         assert sized_records.read(processes.device, zlib.compress(cut)) is None
         assert sized_records.read(processes.device, bytes(damaged)) is None
     assert sized_records.read(processes.device, b"") is None
+
+
+def test_a_table_without_a_function_for_each_kernel_is_refused(processes: Processes) -> None:
+    plan, store = a_plan(processes), processes.device.plan_store
+    content = store.written_sized(plan.kernels)
+    (length,) = struct.unpack_from("<Q", content)
+    said = json.loads(content[8 : 8 + length])
+    said["functions"] = said["functions"][:1]
+    text = json.dumps(said).encode()
+    damaged = struct.pack("<Q", len(text)) + text + content[8 + length :]
+    given = processes.device, 1 + len(plan.data.roots), plan.data.taken
+    assert store.sized_plan(content, *given) is not None
+    assert store.sized_plan(damaged, *given) is None
 
 
 def test_a_record_comes_to_what_its_plan_comes_to(processes: Processes) -> None:

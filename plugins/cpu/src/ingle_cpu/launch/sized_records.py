@@ -67,6 +67,8 @@ def read_table(content: bytes, buffers: int, scalars: Sequence[str]) -> Symbolic
         return None
     entries, base_of, args = _arrays(content[8 + length :], said["sizes"])
     check_entries(entries, len(base_of), len(args))
+    if len(entries) != len(said["functions"]):
+        raise ValueError("arrays of different lengths")
 
     def address(of: Any, number: Any) -> int:
         return code[count(of)].addresses[count(number)]
