@@ -6,7 +6,7 @@ from collections.abc import Callable, Hashable, Sequence
 
 from ..contract import Aval
 from ..dispatch import TensorLike, handle_of, run, watched, wrap
-from ..dtypes import default_float
+from ..dtypes import default_float, default_int
 from ..operation import Op
 from ..precision import chosen_precision
 from ..programs import writing_down
@@ -53,7 +53,7 @@ def call_known(
         # As it was written: for who looks at each operation, or names devices that differ.
         return function(facts, *map(wrap, handles))
     avals = tuple([Aval(h.shape, h.dtype) for h in handles])
-    kind = (function, facts, where, chosen_precision(), default_float())
+    kind = (function, facts, where, chosen_precision(), default_float(), default_int())
     key = (kind, avals)
     op = _known.get(key)
     if op is None:
