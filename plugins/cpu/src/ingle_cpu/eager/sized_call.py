@@ -19,9 +19,10 @@ from ingle.fusion.device.executables import bits_of_number
 from ingle.tensor.blocks import call_holding
 from ingle.tensor.contract import Aval, Handle
 from ingle.tensor.errors import OutOfRangeError
+from ingle.tensor.late_imports import late
 
 from ..launch.executable import MANY, QUICK, CpuExecutable
-from ..launch.symbolic_tables import SymbolicTable, has_table, symbolic_table
+from ..launch.table_set import SymbolicTable
 from ..memory import SMALL, lent_memory, maker
 from ..threads.abi import GRAIN, UNITS
 
@@ -68,8 +69,10 @@ class CpuSizedPlan:
             [(part, launch.pointers) for launch, (_, part) in zip(launches, parts, strict=True)]
         )
         settled = kernels.at(sizes)
-        if has_table([launch.call for launch in settled]):
-            return cls(device, *symbolic_table(settled, buffers, scalars))
+        # What writes tables is not needed for those that are found on disk.
+        tables = late("ingle_cpu.launch.symbolic_tables")
+        if tables.has_table([launch.call for launch in settled]):
+            return cls(device, *tables.symbolic_table(settled, buffers, scalars))
         return cls(device, kernels, sizes)
 
     def call(

@@ -34,8 +34,7 @@ from ..threads.table import Table
 from .code_places import FIELDS, CodePlaces, check_entries, count, read_tuned, recalled
 from .executable import CpuExecutable
 from .sized_records import read_table, written_table
-from .symbolic_tables import SymbolicTable
-from .table_set import TableSet
+from .table_set import SymbolicTable, TableSet
 
 if TYPE_CHECKING:
     from ingle.fusion.device import NativeExecutable, SizedPlan

@@ -15,7 +15,7 @@ from ..matmul.winners import winners
 from ..threads.abi import FUNCTION
 from ..threads.table import Table
 from .code_places import FIELDS, CodePlaces, check_entries, count, read_tuned, recalled
-from .symbolic_tables import SymbolicTable
+from .table_set import SymbolicTable
 
 
 def written_table(symbolic: SymbolicTable) -> bytes:

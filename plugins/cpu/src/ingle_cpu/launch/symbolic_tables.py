@@ -7,10 +7,8 @@ latter changes no bits, so that the choice for one size serves those that are no
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
-
-import numpy as np
 
 from ingle.fusion.device import Launch, example_of, has_sizes
 from ingle.fusion.device.kernels import SIZES, ContractionCall
@@ -22,8 +20,9 @@ from ..matmul.launches import Choice, Problem
 from ..matmul.tile_fit import NEAR_BYTES
 from ..matmul.window_blocking import slides_alike
 from ..matmul.winners import Asked
-from ..threads.table import IdleTables, Table
+from ..threads.table import Table
 from .table_builder import TableBuilder
+from .table_set import SymbolicTable
 
 BELOW, ABOVE = 2, 4
 """How many times smaller and larger than the example sizes of products may be."""
@@ -47,35 +46,6 @@ def _is_small(call: ContractionCall) -> bool:
         return False
     most = LASTING_BYTES if call.windows is None else WINDOW_BYTES
     return bool(n * k * SIZES[call.b_dtype] <= most)
-
-
-class SymbolicTable(IdleTables):
-    """The table of launches for all sizes.
-
-    Args:
-        table: whose sizes are filled in for each run.
-        sized: places of the arguments that sizes decide.
-        scalars: places in the arguments, positions of numbers, and their dtypes.
-        addressed: places of arguments that are addresses of code.
-        tuned: how products were chosen, by the problems' names; see `winners.Asked`.
-    """
-
-    def __init__(
-        self, table: Table, *, sized: Sequence[int], scalars: Sequence[tuple[int, int, str]],
-        addressed: Sequence[int], tuned: Mapping[str, Asked],
-    ) -> None:  # fmt: skip
-        super().__init__(table)
-        self.sized = list(sized)
-        self.scalars = scalars
-        self.addressed = addressed
-        self.tuned = tuned
-        self._args = table.args.copy()
-
-    def filled(self, sized: Sequence[int]) -> np.ndarray:
-        """All arguments, given those that sizes decide."""
-        args = self._args.copy()
-        args[self.sized] = sized
-        return args
 
 
 def symbolic_table(

@@ -1,10 +1,12 @@
-"""The tables of an executable: entries of its launches, with their pointers and arguments."""
+"""The tables of executables and of launches for all sizes: entries, pointers and arguments."""
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Mapping, Sequence
 from functools import cached_property
+
+import numpy as np
 
 from ..matmul.prepacked import PackedOperand
 from ..matmul.winners import Asked
@@ -57,3 +59,32 @@ class TableSet(IdleTables):
     def places(self) -> tuple[list[tuple[int, int]], list[int]]:
         """The patches and the places of addresses of code, in order."""
         return sorted(self.patches), sorted(self.addressed)
+
+
+class SymbolicTable(IdleTables):
+    """The table of launches for all sizes.
+
+    Args:
+        table: whose sizes are filled in for each run.
+        sized: places of the arguments that sizes decide.
+        scalars: places in the arguments, positions of numbers, and their dtypes.
+        addressed: places of arguments that are addresses of code.
+        tuned: how products were chosen, by the problems' names; see `winners.Asked`.
+    """
+
+    def __init__(
+        self, table: Table, *, sized: Sequence[int], scalars: Sequence[tuple[int, int, str]],
+        addressed: Sequence[int], tuned: Mapping[str, Asked],
+    ) -> None:  # fmt: skip
+        super().__init__(table)
+        self.sized = list(sized)
+        self.scalars = scalars
+        self.addressed = addressed
+        self.tuned = tuned
+        self._args = table.args.copy()
+
+    def filled(self, sized: Sequence[int]) -> np.ndarray:
+        """All arguments, given those that sizes decide."""
+        args = self._args.copy()
+        args[self.sized] = sized
+        return args
