@@ -46,8 +46,8 @@ def _rule(x: Aval, *, low: Shape, high: Shape, mode: str) -> Aval:
         least = 0 if not most else 1 if mode == "edge" else most + (mode == "reflect")
         if size < least:
             raise ShapeError(
-                f"pad: mode {mode!r} needs at least {least} elements along axis {axis} to add "
-                f"{most}, got shape {x.shape}"
+                f"pad (extended): mode {mode!r} needs at least {least} elements along axis {axis} "
+                f"to add {most}, got shape {x.shape}"
             )
     return Aval(tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True)), x.dtype)
 
