@@ -40,15 +40,7 @@ def extended(x: TensorLike, low: Shape, high: Shape, mode: str) -> Tensor:
 
 def _rule(x: Aval, *, low: Shape, high: Shape, mode: str) -> Aval:
     _require_axes("extended", x, low)
-    each = zip(x.shape, low, high, strict=True)
-    for axis, (size, before, after) in enumerate(each):
-        most = max(before, after)
-        least = 0 if not most else 1 if mode == "edge" else most + (mode == "reflect")
-        if size < least:
-            raise ShapeError(
-                f"pad (extended): mode {mode!r} needs at least {least} elements along axis {axis} "
-                f"to add {most}, got shape {x.shape}"
-            )
+    _require_enough("pad (extended)", x.shape, low, high, mode)
     return Aval(tuple(a + n + b for a, n, b in zip(low, x.shape, high, strict=True)), x.dtype)
 
 
@@ -103,7 +95,9 @@ def extended_gradient(g: TensorLike, low: Shape, high: Shape, mode: str) -> Tens
 
 def _gradient_rule(g: Aval, *, low: Shape, high: Shape, mode: str) -> Aval:
     _require_axes("extended_gradient", g, low)
-    return Aval(tuple(n - a - b for a, n, b in zip(low, g.shape, high, strict=True)), g.dtype)
+    shape = tuple(n - a - b for a, n, b in zip(low, g.shape, high, strict=True))
+    _require_enough("extended_gradient", shape, low, high, mode)
+    return Aval(shape, g.dtype)
 
 
 def _gradient_body(g: Tensor, *, low: Shape, high: Shape, mode: str) -> Tensor:
@@ -148,6 +142,18 @@ def _require_axes(name: str, x: Aval, low: Shape) -> None:
             f"{name}: low and high must have a number for each axis of shape {x.shape}, got "
             f"{len(low)} of them"
         )
+
+
+def _require_enough(name: str, shape: Shape, low: Shape, high: Shape, mode: str) -> None:
+    """That a tensor has the elements that `extended` repeats."""
+    for axis, (size, before, after) in enumerate(zip(shape, low, high, strict=True)):
+        most = max(before, after)
+        least = 0 if not most else 1 if mode == "edge" else most + (mode == "reflect")
+        if size < least:
+            raise ShapeError(
+                f"{name}: mode {mode!r} needs at least {least} elements along axis {axis} "
+                f"to add {most}, got shape {shape}"
+            )
 
 
 def _mirrored(x: Tensor, axis: int, before: int, after: int) -> list[Tensor]:
