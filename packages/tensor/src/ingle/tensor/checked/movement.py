@@ -1,4 +1,4 @@
-"""Functions that put elements elsewhere: triangles, diagonals, rolls, tiles, pieces, shuffles."""
+"""Functions that put elements elsewhere: diagonals, rolls, tiles, pieces, shuffles."""
 
 from __future__ import annotations
 
@@ -19,29 +19,6 @@ Samples = Callable[[Draw], Iterable[Sample]]
 
 def _moves(public: Callable[..., Any], samples: Samples, reference: Callable[..., Any]) -> Checked:
     return Checked(public, samples=samples, reference=reference, traits=_MOVEMENT)
-
-
-def _triangles(draw: Draw) -> Iterator[Sample]:
-    for shape, options in (
-        ((3, 5), {}), ((5, 3), {"k": 1}), ((2, 3, 3), {"k": -1}), ((0, 3), {}), ((2, 2), {"k": 9}),
-    ):  # fmt: skip
-        yield Sample((draw.array(shape),), options)
-
-
-_moves(ops.tril, _triangles, np.tril)
-_moves(ops.triu, _triangles, np.triu)
-
-
-def _diagonals(draw: Draw) -> Iterator[Sample]:
-    for shape, offset in (((3, 5), 0), ((5, 3), 1), ((2, 3, 3), -1), ((0, 3), 0), ((2, 3), -7)):
-        yield Sample((draw.array(shape),), {"offset": offset})
-
-
-_moves(
-    ops.diagonal,
-    _diagonals,
-    lambda x, offset: np.diagonal(x, offset, x.ndim - 2, x.ndim - 1),
-)
 
 
 def _diag(draw: Draw) -> Iterator[Sample]:

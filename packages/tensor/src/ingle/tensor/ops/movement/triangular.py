@@ -75,10 +75,10 @@ def _upper(x: Tensor, *, k: int) -> Tensor:
 
 
 def _triangle_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((4, 4)),))
-    yield Sample((draw.array((2, 3, 5)),), {"k": 1})
-    yield Sample((draw.array((5, 2)),), {"k": -2})
-    yield Sample((draw.array((0, 3)),))
+    for shape, options in (
+        ((3, 5), {}), ((5, 3), {"k": 1}), ((2, 3, 3), {"k": -1}), ((0, 3), {}), ((2, 2), {"k": 9}),
+    ):  # fmt: skip
+        yield Sample((draw.array(shape),), options)
 
 
 def _triangle(public: Callable[..., Any], body: Callable[..., Any]) -> Operation:
@@ -161,10 +161,8 @@ def _diagonal(x: Tensor, *, offset: int) -> Tensor:
 
 
 def _diagonal_samples(draw: Draw) -> Iterator[Sample]:
-    yield Sample((draw.array((3, 3)),))
-    yield Sample((draw.array((2, 4, 3)),), {"offset": -1})
-    yield Sample((draw.array((2, 5)),), {"offset": 2})
-    yield Sample((draw.array((0, 2)),), {"offset": 7})
+    for shape, offset in (((3, 5), 0), ((5, 3), 1), ((2, 3, 3), -1), ((0, 3), 0), ((2, 3), -7)):
+        yield Sample((draw.array(shape),), {"offset": offset})
 
 
 _DIAGONAL = Operation(
