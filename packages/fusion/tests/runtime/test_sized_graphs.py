@@ -198,12 +198,15 @@ def test_plans_for_all_sizes_of_long_logs_are_made_in_slices(runs, monkeypatch):
             x = layer(x, weight)[0][:, None] * 0.1 + x
         return [x.numpy()]
 
-    lengths = range(520, 640, 2)
-    found = {length: long(length) for length in lengths}
+    found = {}
+    for length in range(520, 1200, 2):  # how long a plan takes in slices depends on the machine
+        found[length] = long(length)
+        if len(runs) >= 12:
+            break
     assert runs
     monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
     forget(monkeypatch)
-    for length in lengths[-12:]:
+    for length in [*found][-12:]:
         assert all(map(same_bits, found[length], long(length))), length
 
 
