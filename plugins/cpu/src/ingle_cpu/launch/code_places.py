@@ -10,7 +10,7 @@ import numpy as np
 from ..jit.engine import Code, engine, lasting
 from ..matmul.problem import Variation
 from ..matmul.winners import Asked
-from ..threads.abi import WITH_PREVIOUS
+from ..threads.abi import FUNCTION, WITH_PREVIOUS
 from ..threads.table import TableEntry
 
 FIELDS = len(TableEntry._fields)
@@ -44,6 +44,52 @@ class CodePlaces:
         if number == len(self.objects):
             self.objects.append([code.key, code.names])
         return [number, function]
+
+    def taken_out(
+        self, entries: np.ndarray, args: np.ndarray, addressed: Sequence[int]
+    ) -> dict[str, Any]:
+        """What a record says of the code in a table's copies, in which nothing is left of it.
+
+        Args:
+            entries, args: the copies.
+            addressed: places of arguments that are addresses of code.
+
+        Raises:
+            LookupError: nobody knows where some of it comes from.
+        """
+        functions = [self.of(int(a)) for a in entries[:, FUNCTION]]
+        placed = [[at, *self.of(int(args[at]))] for at in addressed]
+        entries[:, FUNCTION] = 0
+        args[addressed] = 0
+        return {"objects": self.objects, "functions": functions, "addressed": placed}
+
+
+def put_back(
+    said: Mapping[str, Any], code: Sequence[Code], entries: np.ndarray, args: np.ndarray
+) -> list[int]:
+    """Puts addresses of code to where `CodePlaces.taken_out` has found them; the places of
+    arguments."""
+
+    def address(of: Any, number: Any) -> int:
+        return code[count(of)].addresses[count(number)]
+
+    entries[:, FUNCTION] = [address(*place) for place in said["functions"]]
+    for at, *place in said["addressed"]:
+        args[count(at)] = address(*place)
+    return [at for at, *_ in said["addressed"]]
+
+
+def arrays_of(numbers: np.ndarray, sizes: Sequence[Any]) -> list[np.ndarray]:
+    """The entries of a table and other arrays, which lie one behind the other.
+
+    Raises:
+        ValueError: they are of other sizes.
+    """
+    counts = [count(n) for n in sizes]
+    if counts[0] % FIELDS or sum(counts) != len(numbers):
+        raise ValueError("arrays of other sizes")
+    entries, *rest = np.split(numbers, np.cumsum(counts[:-1]))
+    return [entries.reshape(-1, FIELDS), *rest]
 
 
 def recalled(objects: Sequence[Any]) -> list[Code] | None:

@@ -28,10 +28,18 @@ from ..matmul.prepacked import PackedOperand, order_of
 from ..matmul.problem import Choice
 from ..matmul.tile import Tile
 from ..matmul.winners import winners
-from ..threads.abi import FUNCTION
 from ..threads.pool import thread_pool
 from ..threads.table import Table
-from .code_places import FIELDS, CodePlaces, check_entries, count, read_tuned, recalled
+from .code_places import (
+    FIELDS,
+    CodePlaces,
+    arrays_of,
+    check_entries,
+    count,
+    put_back,
+    read_tuned,
+    recalled,
+)
 from .executable import CpuExecutable
 from .sized_records import read_table, written_table
 from .table_set import SymbolicTable, TableSet
@@ -122,17 +130,12 @@ def _written(executable: CpuExecutable, launches: bytes) -> bytes:
     table = usual.table
     places = CodePlaces(table.code)
     entries, args = table.entries[:, :FIELDS].copy(), table.args.copy()
-    functions = [places.of(int(a)) for a in entries[:, FUNCTION]]
-    addressed = [[at, *places.of(int(args[at]))] for at in usual.addressed]
-    entries[:, FUNCTION] = 0
-    args[usual.addressed] = 0
+    code = places.taken_out(entries, args, usual.addressed)
     for at, _ in usual.patches:
         args[at // 8] = 0
     arrays = [entries, table.base_of, table.offset_of, args]
     said = {
-        "objects": places.objects,
-        "functions": functions,
-        "addressed": addressed,
+        **code,
         "spans": usual.spans,
         "patches": usual.patches,
         "scratch": usual.scratch,
@@ -188,15 +191,10 @@ class _ExecutableReader:
         found = recalled(said["objects"])
         if found is None:
             return None
-        entries, base_of, offset_of, args = self._arrays(said["sizes"])
+        entries, base_of, offset_of, args = arrays_of(self._numbers, said["sizes"])
         scratch = count(said["scratch"])
         self._check(entries, base_of, offset_of, args, scratch)
-        functions = [found[count(c)].addresses[count(n)] for c, n in said["functions"]]
-        entries[:, FUNCTION] = functions
-        addressed = []
-        for at, code, number in said["addressed"]:
-            args[count(at)] = found[count(code)].addresses[count(number)]
-            addressed.append(at)
+        addressed = put_back(said, found, entries, args)
         patches = [(count(at), count(n)) for at, n in said["patches"]]
         if any(at % 8 or at // 8 >= len(args) or n >= len(self._scalars) for at, n in patches):
             raise ValueError("a number goes nowhere")
@@ -212,14 +210,6 @@ class _ExecutableReader:
             prepackable=[self._operand(*o) for o in said["keepable"]], addressed=addressed,
             tuned=self._tuned,
         )  # fmt: skip
-
-    def _arrays(self, sizes: Sequence[Any]) -> list[np.ndarray]:
-        first, second, third, fourth = map(count, sizes)
-        if first % FIELDS or first + second + third + fourth != len(self._numbers):
-            raise ValueError("arrays of other sizes")
-        places = np.cumsum([first, second, third])
-        entries, *rest = np.split(self._numbers, places)
-        return [entries.reshape(-1, FIELDS), *rest]
 
     def _check(
         self, entries: np.ndarray, base_of: np.ndarray, offset_of: np.ndarray, args: np.ndarray,

@@ -5,16 +5,23 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from ingle.tensor.dtypes import as_dtype
 
 from ..matmul.winners import winners
-from ..threads.abi import FUNCTION
 from ..threads.table import Table
-from .code_places import FIELDS, CodePlaces, check_entries, count, read_tuned, recalled
+from .code_places import (
+    FIELDS,
+    CodePlaces,
+    arrays_of,
+    check_entries,
+    count,
+    put_back,
+    read_tuned,
+    recalled,
+)
 from .table_set import SymbolicTable
 
 
@@ -27,14 +34,8 @@ def written_table(symbolic: SymbolicTable) -> bytes:
     table = symbolic.table
     places = CodePlaces(table.code)
     entries, args = table.entries[:, :FIELDS].copy(), symbolic.filled([0] * len(symbolic.sized))
-    functions = [places.of(int(a)) for a in entries[:, FUNCTION]]
-    addressed = [[at, *places.of(int(args[at]))] for at in symbolic.addressed]
-    entries[:, FUNCTION] = 0
-    args[symbolic.addressed] = 0
     said = {
-        "objects": places.objects,
-        "functions": functions,
-        "addressed": addressed,
+        **places.taken_out(entries, args, symbolic.addressed),
         "sized": symbolic.sized,
         "scalars": symbolic.scalars,
         "tuned": symbolic.tuned,
@@ -65,35 +66,20 @@ def read_table(content: bytes, buffers: int, scalars: Sequence[str]) -> Symbolic
     code = recalled(said["objects"])
     if code is None:
         return None
-    entries, base_of, args = _arrays(content[8 + length :], said["sizes"])
+    numbers = np.frombuffer(content, "<i8", offset=8 + length).astype(np.int64)
+    entries, base_of, args = arrays_of(numbers, said["sizes"])
     check_entries(entries, len(base_of), len(args))
     if len(entries) != len(said["functions"]):
         raise ValueError("arrays of different lengths")
-
-    def address(of: Any, number: Any) -> int:
-        return code[count(of)].addresses[count(number)]
-
-    entries[:, FUNCTION] = [address(*place) for place in said["functions"]]
-    for at, *place in said["addressed"]:
-        args[count(at)] = address(*place)
+    addressed = put_back(said, code, entries, args)
     table = Table(
         entries, base_of=base_of, offset_of=np.zeros(len(base_of), np.int64),
         buffers=buffers + 1, args=args, code=code,
     )  # fmt: skip
     places = [count(n) for n in said["sized"]]
-    numbers = [(count(at), count(n), as_dtype(name).name) for at, n, name in said["scalars"]]
-    if any(n >= len(scalars) or name != scalars[n] for _, n, name in numbers):
+    known = [(count(at), count(n), as_dtype(name).name) for at, n, name in said["scalars"]]
+    if any(n >= len(scalars) or name != scalars[n] for _, n, name in known):
         raise ValueError("a number of another type")
-    if any(at >= len(args) for at in (*places, *[at for at, _, _ in numbers])):
+    if any(at >= len(args) for at in (*places, *[at for at, _, _ in known])):
         raise ValueError("a number goes nowhere")
-    addressed = [at for at, *_ in said["addressed"]]
-    return SymbolicTable(table, sized=places, scalars=numbers, addressed=addressed, tuned=tuned)
-
-
-def _arrays(content: bytes, sizes: Sequence[Any]) -> list[np.ndarray]:
-    numbers = np.frombuffer(content, "<i8").astype(np.int64)
-    first, second, third = map(count, sizes)
-    if first % FIELDS or first + second + third != len(numbers):
-        raise ValueError("arrays of other sizes")
-    entries, *rest = np.split(numbers, np.cumsum([first, second]))
-    return [entries.reshape(-1, FIELDS), *rest]
+    return SymbolicTable(table, sized=places, scalars=known, addressed=addressed, tuned=tuned)

@@ -49,9 +49,9 @@ def _role(graph: Graph, views: Views, position: int, can_lower: Callable[[int], 
         return "host"
     if traits.access in ASSEMBLED:
         return "assembly" if is_assembly(graph, position) else "host"
-    if scan_of(node.op) is not None or sort_of(node.op) is not None or is_fold(node.op):
+    if scan_of(node.op) is not None or sort_of(node.op) is not None:
         return "assembly"
-    if extends_rows(node.op):
+    if is_fold(node.op) or extends_rows(node.op):
         return "assembly"
     if traits.family == "movement":
         return "copy" if node.op.operation.name == "reshape" else "host"

@@ -11,10 +11,7 @@ writes them, and the memory of constants. All of it is compressed.
 
 from __future__ import annotations
 
-import json
 import math
-import struct
-import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,7 +19,6 @@ import numpy as np
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype
-from ingle.tensor.errors import IngleError
 from ingle.tensor.operation import infer
 
 from ..errors import GraphFormatError
@@ -33,6 +29,7 @@ from ..ir.views import View
 from .host_ops import HostCall, NumberArgument, TensorArgument
 from .plan_data import Check, KernelRun, PlanData
 from .plan_keys import key_of
+from .record_parts import NONSENSE, UnsuitableError, count, must, packed, unpacked
 
 if TYPE_CHECKING:
     from .device import KernelDevice, Ordered
@@ -45,10 +42,6 @@ MOST_BYTES = 32 << 20
 """A record that would be larger is not kept."""
 MOST_CONSTANT_BYTES = 1 << 20
 """Plans with more memory in constants than this are not kept."""
-
-
-class _UnsuitableError(Exception):
-    """A record that says something that is not so."""
 
 
 def stored_plans(device: KernelDevice, graph: Graph) -> StoredPlans | None:
@@ -147,11 +140,9 @@ def written(device: KernelDevice, plan_store: PlanStore, data: PlanData) -> byte
             "products": data.products,
             "sections": [len(s) for s in sections],
         }
-        text = json.dumps(content_of, separators=(",", ":"), allow_nan=False).encode()
+        return packed(content_of, sections, MOST_BYTES)
     except (GraphFormatError, TypeError, ValueError):
         return None  # something in it is no data
-    whole = b"".join([struct.pack("<Q", len(text)), text, *sections])
-    return None if len(whole) > MOST_BYTES else zlib.compress(whole, 1)
 
 
 def read(
@@ -159,21 +150,17 @@ def read(
 ) -> PlanData | None:
     """The plan data that bytes stand for, if they are one and it is one of this graph."""
     try:
-        unpacker = zlib.decompressobj()
-        whole = unpacker.decompress(content, MOST_BYTES)
-        (length,) = struct.unpack_from("<Q", whole)
-        said = json.loads(whole[8 : 8 + length])
+        said, rest = unpacked(content, MOST_BYTES)
         if said["ingle-plan"] != VERSION:
             return None
-        sections, at = [], 8 + length
+        sections, at = [], 0
         for size in said["sections"]:
-            sections.append(whole[at : at + _count(size)])
+            sections.append(rest[at : at + count(size)])
             at += size
-        if at != len(whole):
+        if at != len(rest):
             return None
         return _PlanReader(device, plan_store, graph, said, sections).data()
-    except (_UnsuitableError, IngleError, zlib.error, struct.error, ValueError, KeyError,
-            TypeError, IndexError, AttributeError, OverflowError, RecursionError):  # fmt: skip
+    except NONSENSE:
         return None  # what else there may be in bytes that are no record
 
 
@@ -197,46 +184,46 @@ class _PlanReader:
 
     def data(self) -> PlanData:
         said, graph = self._said, self._graph
-        _must(said["inputs"] == len(graph.inputs))
+        must(said["inputs"] == len(graph.inputs))
         host = _read_host(said["host"])
-        _must(host.given == len(graph.scalars) and host.is_arithmetic())
+        must(host.given == len(graph.scalars) and host.is_arithmetic())
         scalars = tuple([as_dtype(name).name for name in said["scalars"]])
-        _must(len(host.results) == len(scalars))
+        must(len(host.results) == len(scalars))
         self._scalars = scalars
         constants = [self._constant(*c) for c in said["constants"]]
         own = [_read_aval(*a) for a in said["own"]]
         self._first = len(self._avals)
         self._avals += own
-        self._arena = _count(said["arena"])
-        donors = {_count(v): _count(i) for v, i in said["donors"]}
+        self._arena = count(said["arena"])
+        donors = {count(v): count(i) for v, i in said["donors"]}
         for value, given in donors.items():
-            _must(self._first <= value < len(self._avals) and given < len(graph.inputs))
-            _must(self._avals[value] == self._avals[given])
-        _must(len(set(donors.values())) == len(donors))
-        products = tuple([_count(i) for i in said["products"]])
-        _must(all(i < len(graph.inputs) for i in products))
+            must(self._first <= value < len(self._avals) and given < len(graph.inputs))
+            must(self._avals[value] == self._avals[given])
+        must(len(set(donors.values())) == len(donors))
+        products = tuple([count(i) for i in said["products"]])
+        must(all(i < len(graph.inputs) for i in products))
         steps = [self._step(s) for s in said["steps"]]
         outputs = [self._output(o, *s) for o, s in zip(graph.outputs, said["outputs"], strict=True)]
-        checks = [Check(self._number(n), str(text), _count(p)) for n, text, p in said["checks"]]
+        checks = [Check(self._number(n), str(text), count(p)) for n, text, p in said["checks"]]
         for check in checks:
-            _must(self._avals[check.flag] == Aval((), as_dtype("bool")))
-            _must(check.node < len(graph.nodes))
+            must(self._avals[check.flag] == Aval((), as_dtype("bool")))
+            must(check.node < len(graph.nodes))
         return PlanData(
             len(graph.inputs), host, scalars, constants, own, self._arena, steps, outputs, checks,
             donors, products,
         )  # fmt: skip
 
     def _number(self, n: Any) -> int:
-        _must(_count(n) < len(self._avals))
+        must(count(n) < len(self._avals))
         return int(n)
 
     def _section(self, n: Any) -> bytes:
-        return self._sections[_count(n)]
+        return self._sections[count(n)]
 
     def _constant(self, shape: Any, dtype: Any, section: Any) -> Ordered:
         aval = _read_aval(shape, dtype)
         content = self._section(section)
-        _must(len(content) == math.prod(aval.shape) * aval.dtype.itemsize)
+        must(len(content) == math.prod(aval.shape) * aval.dtype.itemsize)
         array: Any = np.ndarray(aval.shape, aval.dtype.dtype, content)
         self._avals.append(aval)
         return self._device.in_order(self._device.upload(array))
@@ -247,14 +234,14 @@ class _PlanReader:
             buffers = [self._arena, *[_nbytes(self._avals[r]) for r in roots]]
             executable = self._plan_store.executable(self._section(said[0]), buffers, self._scalars)
             if executable is None:
-                raise _UnsuitableError
+                raise UnsuitableError
             return KernelRun(executable, roots)
         name, attributes, given, results = said
         op = op_named(name, attributes)
         args = tuple([self._arg(*a) for a in given])
         avals = tuple([self._aval(a) for a in args])
         made = infer(op, avals)
-        _must(len(made) >= _count(results))
+        must(len(made) >= count(results))
         self._avals += made[:results]
         return HostCall(op, args, avals, results)
 
@@ -269,46 +256,36 @@ class _PlanReader:
             number, view = said
             found = self._number(number)
             return TensorArgument(found, None if view is None else self._view(found, view))
-        _must(kind == "number")
+        must(kind == "number")
         dtype, constant, scalar, shape = said
-        _must(type(scalar) is int and -1 <= scalar < len(self._scalars))
-        sizes = None if shape is None else tuple([_count(n) for n in shape])
+        must(type(scalar) is int and -1 <= scalar < len(self._scalars))
+        sizes = None if shape is None else tuple([count(n) for n in shape])
         return NumberArgument(as_dtype(dtype), read_value(constant), scalar, sizes)
 
     def _view(self, number: int, said: Any) -> View:
         """A view that stays within its root."""
-        shape = tuple([_count(n) for n in said[0]])
+        shape = tuple([count(n) for n in said[0]])
         strides = tuple([_whole(n) for n in said[1]])
-        offset = _count(said[2])
-        _must(len(shape) == len(strides))
+        offset = count(said[2])
+        must(len(shape) == len(strides))
         aval = self._avals[number]
         if math.prod(shape):
             steps = [(n - 1) * s for n, s in zip(shape, strides, strict=True)]
             first = offset + sum(min(s, 0) for s in steps)
             last = offset + sum(max(s, 0) for s in steps)
-            _must(first >= 0 and last < math.prod(aval.shape))
+            must(first >= 0 and last < math.prod(aval.shape))
         return View(number, shape, strides, offset)
 
     def _output(self, output: int, number: Any, said: Any) -> tuple[int, View | None]:
         number = self._number(number)
         view = None if said is None else self._view(number, said)
         wanted, aval = self._graph.values[output].aval, self._avals[number]
-        _must(wanted == (aval if view is None else Aval(view.shape, aval.dtype)))
+        must(wanted == (aval if view is None else Aval(view.shape, aval.dtype)))
         return number, view
 
 
-def _must(condition: bool) -> None:
-    if not condition:
-        raise _UnsuitableError
-
-
 def _whole(n: Any) -> int:
-    _must(type(n) is int and abs(n) < 1 << 62)
-    return int(n)
-
-
-def _count(n: Any) -> int:
-    _must(type(n) is int and 0 <= n < 1 << 62)
+    must(type(n) is int and abs(n) < 1 << 62)
     return int(n)
 
 
@@ -321,7 +298,7 @@ def _written_aval(aval: Any) -> list[Any]:
 
 
 def _read_aval(shape: Any, dtype: Any) -> Aval:
-    return Aval(tuple([_count(n) for n in shape]), as_dtype(dtype))
+    return Aval(tuple([count(n) for n in shape]), as_dtype(dtype))
 
 
 def _written_view(view: View) -> list[Any]:
@@ -341,7 +318,7 @@ def _written_host(host: ScalarProgram) -> list[Any]:
 
 
 def _read_host(said: Any) -> ScalarProgram:
-    count, lines, results = said
-    _must(all(isinstance(line, str) for line in lines))
+    given, lines, results = said
+    must(all(isinstance(line, str) for line in lines))
     found = [r if isinstance(r, str) else (read_value(r[0]),) for r in results]
-    return ScalarProgram(_count(count), tuple(lines), tuple(found))
+    return ScalarProgram(count(given), tuple(lines), tuple(found))

@@ -7,13 +7,9 @@ What a process computes of it is arithmetic: other text is refused, as what is d
 
 from __future__ import annotations
 
-import json
-import struct
-import zlib
 from typing import Any
 
 from ingle.tensor.dtypes import DType, as_dtype
-from ingle.tensor.errors import IngleError
 
 from ..errors import GraphFormatError
 from ..ir.graph import Graph
@@ -25,6 +21,7 @@ from ..symbolic.answers import Answers
 from ..symbolic.size_program import SizeProgram
 from .any_size_plan import AnySizeData, AnySizePlan
 from .plan_keys import key_of_form
+from .record_parts import NONSENSE, count, must, packed, unpacked
 
 MOST_KEPT = 16
 """Plans of one form: for the weights of several layers, and for sizes that are cases of their
@@ -100,42 +97,36 @@ def written(device: Any, plan: AnySizePlan) -> bytes | None:
             "checks": [[check.form, check.node] for check in data.checks],
             "rest": data[data._fields.index("sources") :],
         }
-        text = json.dumps(said, separators=(",", ":"), allow_nan=False).encode()
+        return packed(said, [kernels], MOST_BYTES)
     except (GraphFormatError, TypeError, ValueError):
         return None  # something in it is no data
-    whole = b"".join([struct.pack("<Q", len(text)), text, kernels])
-    return None if len(whole) > MOST_BYTES else zlib.compress(whole, 1)
 
 
 def read(device: Any, content: bytes) -> AnySizePlan | None:
     """The plan that bytes stand for, if they are one."""
     try:
-        whole = zlib.decompressobj().decompress(content, MOST_BYTES)
-        (length,) = struct.unpack_from("<Q", whole)
-        data = _read_data(json.loads(whole[8 : 8 + length]))
-        kernels = device.plan_store.sized_plan(
-            whole[8 + length :], device, 1 + len(data.roots), data.taken
-        )
+        said, rest = unpacked(content, MOST_BYTES)
+        data = _read_data(said)
+        kernels = device.plan_store.sized_plan(rest, device, 1 + len(data.roots), data.taken)
         return None if kernels is None else AnySizePlan(data, kernels)
-    except (IngleError, zlib.error, struct.error, ValueError, KeyError, TypeError, IndexError,
-            AttributeError, OverflowError, RecursionError, SyntaxError):  # fmt: skip
+    except (*NONSENSE, SyntaxError):
         return None  # what else there may be in bytes that are no record
 
 
 def _read_data(said: Any) -> AnySizeData:
     given, lines, results = said["scalars"]
     program = ScalarProgram(
-        _count(given), tuple(lines), tuple([(0,) if r is None else r for r in results])
+        count(given), tuple(lines), tuple([(0,) if r is None else r for r in results])
     )
-    _must(program.is_arithmetic())
+    must(program.is_arithmetic())
     sources, inputs, roots, products, dtypes, outputs, taken = said["rest"]
-    checks = tuple([FlagText(str(form), (), _count(node)) for form, node in said["checks"]])
-    known = _count(inputs) + len(dtypes)
-    _must(all(0 <= _count(n) < known for n in (*roots, *outputs)))
-    _must(all(_count(i) < inputs for i in products) and len(checks) <= len(outputs))
+    checks = tuple([FlagText(str(form), (), count(node)) for form, node in said["checks"]])
+    known = count(inputs) + len(dtypes)
+    must(all(0 <= count(n) < known for n in (*roots, *outputs)))
+    must(all(count(i) < inputs for i in products) and len(checks) <= len(outputs))
     return AnySizeData(
         _read_answers(said["decomposition"]), _read_answers(said["answers"]), program, checks,
-        tuple(map(_count, sources)), inputs, tuple(roots), tuple(products),
+        tuple(map(count, sources)), inputs, tuple(roots), tuple(products),
         tuple([as_dtype(name).name for name in dtypes]), tuple(outputs),
         tuple([as_dtype(name).name for name in taken]),
     )  # fmt: skip
@@ -158,16 +149,16 @@ def _written_answers(answers: Answers) -> list[Any]:
 def _read_answers(said: Any) -> Answers:
     fixed, expected, symbols, whole, (parameters, lines, result, names) = said
     known = {str(name): _read(x) for name, x in names}
-    _must(all(name[:1] == "k" and name[1:].isdecimal() for name in known))
+    must(all(name[:1] == "k" and name[1:].isdecimal() for name in known))
     program = SizeProgram(
-        _count(parameters), tuple(lines), result, {**known, View.__name__: View}
+        count(parameters), tuple(lines), result, {**known, View.__name__: View}
     )  # fmt: skip
-    _must(program.is_arithmetic())
+    must(program.is_arithmetic())
     answers = Answers(
-        bytes.fromhex(fixed), _read(expected), list(map(_count, symbols)),
-        list(map(_count, whole)), program,
+        bytes.fromhex(fixed), _read(expected), list(map(count, symbols)),
+        list(map(count, whole)), program,
     )  # fmt: skip
-    _must(all(n < len(answers.fixed) for n in (*answers.symbols, *answers.whole)))
+    must(all(n < len(answers.fixed) for n in (*answers.symbols, *answers.whole)))
     return answers
 
 
@@ -191,13 +182,3 @@ def _read(x: Any) -> Any:
         case {"type": str(name)}:
             return _TYPES[name]
     return read_value(x)
-
-
-def _must(condition: bool) -> None:
-    if not condition:
-        raise ValueError("a record that says something that is not so")
-
-
-def _count(n: Any) -> int:
-    _must(type(n) is int and 0 <= n < 1 << 62)
-    return int(n)

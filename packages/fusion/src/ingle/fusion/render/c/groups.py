@@ -10,6 +10,8 @@ a column of its own.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from ...kernel.code import SIZES
 from ...kernel.nest import (
     BLOCK,
@@ -24,6 +26,7 @@ from ...kernel.nest import (
     is_flat,
     runs,
     unit_columns,
+    units,
 )
 from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
@@ -188,6 +191,19 @@ class _Columns(OuterNest):
 
 class ColumnNest(_Columns):
     """Writes a nest with lanes along an outer axis."""
+
+
+def shared_reduction(nest: Nest) -> Reduce | None:
+    """What goes down the columns of a nest whose threads may share them out; None of another."""
+    first, *rest = nest.stages
+    if nest.lanes != "outer" or nest.ragged or not isinstance(first, Reduce):
+        return None
+    return first if all(isinstance(stage, Row) for stage in rest) else None
+
+
+def shared_blocks(nest: Nest, sizes: Sequence[int], together: int) -> int:
+    """How many blocks of threads take a launch of these sizes, so many columns each."""
+    return units(nest, sizes) * (unit_columns(sizes[-2]) // together)
 
 
 class SharedColumnNest(ColumnNest):

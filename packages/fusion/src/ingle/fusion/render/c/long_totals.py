@@ -13,12 +13,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernel.code import SIZES
-from ...kernel.nest import Nest, Reduce, Row, unit_columns, units
+from ...kernel.nest import Nest
 from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from . import helpers
 from .dialect import GroupDialect
-from .groups import SharedColumnNest
+from .groups import SharedColumnNest, shared_blocks, shared_reduction
 from .held_lengths import WARP
 from .text import Scope, literal, value_type
 from .vectors import BYTES
@@ -34,12 +34,10 @@ _MOST_BLOCKS = 8
 
 def shares_totals(nest: Nest, sizes: Sequence[int], processors: int) -> bool:
     """Whether warps share out the rows of a launch of these sizes: a piece of them at least."""
-    first, *rest = nest.stages
-    if nest.lanes != "outer" or nest.ragged or not isinstance(first, Reduce) or first.stores:
+    first = shared_reduction(nest)
+    if first is None or first.stores or len(first.code) != 1:
         return False
-    if [combine for combine, _ in first.reductions] != ["totals"] or len(first.code) != 1:
-        return False
-    if not all(isinstance(stage, Row) for stage in rest):
+    if [combine for combine, _ in first.reductions] != ["totals"]:
         return False
     enough = sizes[-1] >= _PIECE_BYTES // SIZES[first.code[0].dtype]
     return enough and 0 < blocks_of_totals(nest, sizes) <= _MOST_BLOCKS * processors
@@ -47,7 +45,7 @@ def shares_totals(nest: Nest, sizes: Sequence[int], processors: int) -> bool:
 
 def blocks_of_totals(nest: Nest, sizes: Sequence[int]) -> int:
     """How many blocks of threads take a launch of these sizes."""
-    return units(nest, sizes) * (unit_columns(sizes[-2]) // WIDTH)
+    return shared_blocks(nest, sizes, WIDTH)
 
 
 def long_totals(nest: Nest, name: str, dialect: GroupDialect) -> str:

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernel.code import FLOATS
-from ...kernel.nest import BLOCK, Nest, Reduce, Row, runs, unit_columns, units
+from ...kernel.nest import BLOCK, Nest, runs
 from ...kernel.validation import validate
 from . import helpers
 from .dialect import GroupDialect
-from .groups import SharedColumnNest
+from .groups import SharedColumnNest, shared_blocks, shared_reduction
 from .held_lengths import WARP
 from .reductions import Partial
 from .text import Scope, value_type
@@ -30,10 +30,8 @@ _MOST_BLOCKS = 2
 
 def shares_columns(nest: Nest, sizes: Sequence[int], processors: int) -> bool:
     """Whether warps share out the rows of a launch of these sizes."""
-    first, *rest = nest.stages
-    if nest.lanes != "outer" or nest.ragged or runs(nest) or not isinstance(first, Reduce):
-        return False
-    if not all(isinstance(stage, Row) for stage in rest):
+    first = shared_reduction(nest)
+    if first is None or runs(nest):
         return False
     for combine, at in first.reductions:
         if combine != "sum" or first.code[at].dtype not in FLOATS:
@@ -43,7 +41,7 @@ def shares_columns(nest: Nest, sizes: Sequence[int], processors: int) -> bool:
 
 def blocks_of_columns(nest: Nest, sizes: Sequence[int]) -> int:
     """How many blocks of threads take a launch of these sizes."""
-    return units(nest, sizes) * (unit_columns(sizes[-2]) // SHARED_COLUMNS)
+    return shared_blocks(nest, sizes, SHARED_COLUMNS)
 
 
 def shared_columns(nest: Nest, name: str, dialect: GroupDialect) -> str:
