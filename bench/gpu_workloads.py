@@ -11,18 +11,9 @@ import os
 from collections.abc import Callable
 
 import numpy as np
+from model_workloads import gpt_shapes, mlp_step
 from published import Text, drawn, llama_shapes
-from workloads import (
-    DRAWN,
-    Array,
-    Workload,
-    gpt_shapes,
-    mlp_step,
-    sizes_of,
-    tokens,
-    weights,
-    with_gradient,
-)
+from workload import DRAWN, Array, Workload, sizes_of, tokens, weights, with_gradient
 
 BYTES = {"float32": 4, "bfloat16": 2}
 WRITER = Text(32_000, 256, 2048, 22, 32, 5632, 4)

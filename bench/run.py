@@ -40,7 +40,8 @@ from gpu_limits import measured as measured_on_the_gpu
 from gpu_workloads import gpu_rows
 from limits import POOLS, Limits, measured
 from systems import MODULES
-from workloads import SELF_TIMED, Workload, chosen, registry
+from workload import SELF_TIMED, Workload, chosen
+from workloads import registry
 
 SLOW = 0.5
 """Seconds above which a workload is measured three times and no more."""

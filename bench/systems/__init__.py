@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from workloads import Workload
+from workload import Workload
 
 WORKER = Path(__file__).parents[1] / "worker.py"
 

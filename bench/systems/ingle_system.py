@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from loops import Loops, functions, unrolled
 from nets import GROUPS, HEADS, Nets
-from workloads import EPSILON, LEARNING_RATE, Workload
+from workload import EPSILON, LEARNING_RATE, Workload
 
 import ingle.nn as nn
 import ingle.optim as optim

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from loops import Loops, functions, unrolled
-from workloads import EPSILON, LEARNING_RATE, Workload
+from workload import EPSILON, LEARNING_RATE, Workload
 
 from . import Run, System, repeated
 

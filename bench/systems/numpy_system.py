@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from loops import Loops, functions, unrolled
 from scipy.special import erf
-from workloads import EPSILON, LEARNING_RATE, Array, Workload
+from workload import EPSILON, LEARNING_RATE, Array, Workload
 
 from . import Run, System, repeated
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import onnxruntime
-from workloads import Workload
+from workload import Workload
 
 import ingle.tensor as it
 from ingle import importer

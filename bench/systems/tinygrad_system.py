@@ -9,7 +9,7 @@ from typing import Any
 from tinygrad import Device, Tensor, TinyJit
 from tinygrad.helpers import Context
 from tinygrad.nn.optim import AdamW
-from workloads import EPSILON, LEARNING_RATE, Workload
+from workload import EPSILON, LEARNING_RATE, Workload
 
 from . import Run, System, repeated
 

@@ -17,7 +17,7 @@ from loops import Loops, functions, unrolled
 from nets import GROUPS, HEADS, Nets
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
-from workloads import EPSILON, LEARNING_RATE, Workload
+from workload import EPSILON, LEARNING_RATE, Workload
 
 from systems import torch_published
 

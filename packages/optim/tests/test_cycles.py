@@ -136,8 +136,8 @@ def test_groups_by_rule() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: schedule.CosineAnnealing(1.0, 0), "half must be an integer of at least 1"),
-        (lambda: schedule.WarmRestarts(1.0, 2, 0), "factor must be an integer of at least 1"),
+        (lambda: schedule.CosineAnnealing(1.0, 0), "half must be at least 1"),
+        (lambda: schedule.WarmRestarts(1.0, 2, 0), "factor must be at least 1"),
         (lambda: schedule.Cyclic(0.0, 1.0, mode="saw"), "got 'saw'"),  # type: ignore[arg-type]
         (lambda: schedule.Noam(1.0, 0, 8), "warmup must be"),
         (lambda: schedule.Composed([]), "there are no schedules"),

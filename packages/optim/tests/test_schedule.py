@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ingle.optim import schedule
@@ -126,7 +127,7 @@ def test_schedules_are_values(ours: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: schedule.Step(0.1, every=0), "Step: every must be an integer of at least 1"),
+        (lambda: schedule.Step(0.1, every=0), "Step: every must be at least 1"),
         (lambda: schedule.Linear(0.1, steps=2.5), "Linear: steps must be an integer"),
         (lambda: schedule.Cosine(0.1, steps=3, warmup=3), "warmup=3 must be shorter than steps=3"),
         (lambda: schedule.OneCycle(0.1, 5, rise=2.0), "rise must be in"),
@@ -140,3 +141,10 @@ def test_schedules_are_values(ours: Any) -> None:
 def test_bad_input(make: Any, message: str) -> None:
     with pytest.raises(ArgumentError, match=message):
         make()
+
+
+def test_whole_numbers_may_be_numpys() -> None:
+    ours = schedule.Cosine(1.0, steps=np.int64(10), warmup=np.int8(2))
+    assert ours == schedule.Cosine(1.0, steps=10, warmup=2)
+    assert type(ours.steps) is int
+    assert schedule.Plateau(1.0, patience=np.int64(3)).patience == 3

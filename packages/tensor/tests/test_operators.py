@@ -1,6 +1,7 @@
 """Operators and methods of tensors and cells."""
 
 import operator
+import warnings
 
 import numpy as np
 import pytest
@@ -182,3 +183,15 @@ def test_in_is_whether_any_element_is_equal(make):
     assert 2 in make(np.asarray(2))
     with pytest.raises(OperandError, match="equal: x2 must be a tensor, got str"):
         "a" in x  # noqa: B015 (it raises)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [("float32", 1e300), ("float32", -1e39), ("float16", 70_000), ("complex64", 1e300 + 1j)],
+)
+def test_a_number_beyond_a_dtype_is_infinite_without_a_warning(dtype: str, number: complex) -> None:
+    x = it.asarray([1, 2], dtype=dtype)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        results = [x + number, it.where(x == 1, x, number)[1:]]
+    assert all(np.isinf(np.asarray(y)).all() for y in results)

@@ -15,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 
 from ingle.tensor import float8_e4m3fn, float8_e5m2
+from ingle.tensor.argument_checks import nearest
 from ingle.tensor.dtypes import STORAGE_DTYPES
 from ingle.tensor.errors import IngleError
 
@@ -130,9 +131,7 @@ def _nearby(path: Path) -> str:
         return f"; the folder {path.parent} cannot be read: {error.strerror}"
     if not names:
         return f"; the folder {path.parent} holds no .safetensors file"
-    from difflib import get_close_matches  # which few programs come to need
-
-    close = get_close_matches(path.name, names, n=3, cutoff=0.0)
+    close = nearest(path.name, names, count=3, cutoff=0.0)
     return f"; the folder holds for example {', '.join(close)}"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, TypeAlias
 
+from ingle.tensor.argument_checks import nearest
 from ingle.tensor.errors import ArgumentError, OperandError
 
 from . import assigning
@@ -87,9 +88,7 @@ def _matcher(selector: Selector) -> Predicate:
 
 
 def _nothing(selector: str | re.Pattern[str], paths: list[str]) -> str:
-    from difflib import get_close_matches  # which few programs come to need
-
     text = selector if isinstance(selector, str) else selector.pattern
-    close = get_close_matches(text, paths, n=3, cutoff=0.4) or paths[:5]
+    close = nearest(text, paths, count=3, cutoff=0.4) or paths[:5]
     have = ", ".join(close) if paths else "none: the module has no parameters"
     return f"select: no parameter matches {text!r}; there are for example: {have}"

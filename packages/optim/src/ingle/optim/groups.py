@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from ingle.nn import Module, Parameter, structure
 from ingle.tensor import Cell
+from ingle.tensor.argument_checks import did_you_mean
 from ingle.tensor.errors import ArgumentError, OperandError
 from ingle.tensor.structure import Structured
 
@@ -143,10 +144,7 @@ def _instead(name: object, assigned: str = "") -> str:
 def _no_option(name: object, known: Collection[str]) -> str:
     if name in ("lr", "params"):
         return f"{name!r} is none of the options; write {_instead(name, ' = ...')}"
-    from difflib import get_close_matches  # which few programs come to need
-
-    near = get_close_matches(str(name), known, n=1)
-    meant = f"; did you mean {near[0]!r}?" if near else f". There are: {', '.join(sorted(known))}"
+    meant = did_you_mean(str(name), known, f". There are: {', '.join(sorted(known))}")
     return f"there is no option {name!r}{meant}"
 
 

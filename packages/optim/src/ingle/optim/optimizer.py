@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingle.nn import structure
 from ingle.tensor import Gradients, Tensor, transaction
-from ingle.tensor.argument_checks import number
+from ingle.tensor.argument_checks import did_you_mean, number
 from ingle.tensor.cell import Cell
 from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.precision import suspended
@@ -318,11 +318,8 @@ def _refuse_unknown(kind: type[Optimizer], given: Mapping[str, Any]) -> None:
     known = _defaults_of(kind)
     unknown = next((name for name in given if name not in known), None)
     if known and unknown is not None:
-        from difflib import get_close_matches  # which few programs come to need
-
-        near = get_close_matches(unknown, known, n=1)
         raise ArgumentError(
             f"{kind.__name__}: there is no option {unknown!r}"
-            + (f"; did you mean {near[0]}=?" if near else ".")
+            + did_you_mean(unknown, known, ".")
             + f" It takes {', '.join(known)}, max_grad_norm, max_grad_value, error_if_nonfinite"
         )

@@ -1,4 +1,4 @@
-"""Numbers among the arguments of constructors: what all packages say of another kind of value.
+"""Arguments of constructors: what all packages say of another kind of value, or of another name.
 
 Where a text is compared with a number Python speaks of its own operators, and names neither what
 was made nor the argument.
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Iterable
 
 from .errors import ArgumentError
 
@@ -57,3 +58,30 @@ def whole(who: str, argument: str, value: object, least: int | None = None) -> i
     if least is not None and found < least:
         raise ArgumentError(f"{who}: {argument} must be at least {least}, got {found}")
     return found
+
+
+def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6) -> list[str]:
+    """The names that were most probably meant, the likeliest first; none where none is like it.
+
+    Args:
+        word: what was written.
+        known: the names that there are.
+        count: how many names at most.
+        cutoff: how like a name must be, from 0 to 1 (`difflib.SequenceMatcher.ratio`).
+
+    >>> nearest("axes", ["axis", "keepdims", "dtype"])
+    ['axis']
+    """
+    from difflib import get_close_matches  # which only mistakes come to need
+
+    return get_close_matches(word, list(known), n=count, cutoff=cutoff)
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """How a message on an unknown name goes on: the name that was meant, else `otherwise`.
+
+    >>> "there is no option 'lrr'" + did_you_mean("lrr", ["lr", "eps"])
+    "there is no option 'lrr'; did you mean 'lr'?"
+    """
+    near = nearest(word, known)
+    return f"; did you mean {near[0]!r}?" if near else otherwise

@@ -45,6 +45,10 @@ class Aval(NamedTuple):
         return f"{self.dtype}{list(self.shape)}"
 
 
+_LARGEST = {kind: float(np.finfo(kind).max) for kind in (np.float16, np.float32, np.complex64)}
+"""Of the dtypes that hold less than Python's numbers do."""
+
+
 class Scalar:
     """A Python number as an operand, typed when it was recorded; it never widens a dtype."""
 
@@ -62,8 +66,13 @@ class Scalar:
         return f"Scalar({self.value!r}, {self.dtype})"
 
     def array(self) -> Any:
-        """The number as a NumPy scalar of its dtype."""
-        return self.dtype.dtype.type(self.value)
+        """The number as a NumPy scalar of its dtype; beyond what that holds it is infinite."""
+        kind, value = self.dtype.dtype.type, self.value
+        largest = _LARGEST.get(kind)
+        if largest is None or (type(value) is not complex and -largest <= value <= largest):  # type: ignore[operator]
+            return kind(value)
+        with np.errstate(over="ignore"):  # where NumPy warns, at a line that is not the user's
+            return kind(value)
 
 
 class Handle:

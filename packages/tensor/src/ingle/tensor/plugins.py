@@ -8,6 +8,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, cast
 
 from . import settings
+from .argument_checks import nearest
 from .callers import warn
 from .contract import CONTRACT_VERSION, Backend
 from .device import Device, Loader, install_loader
@@ -239,15 +240,13 @@ _PUBLISHED = {"numpy": "ingle-numpy", "cpu": "ingle-cpu"}
 
 
 def _unknown(name: str, known: Discovery) -> str:
-    from difflib import get_close_matches
-
     dtype = dtype_of(name)
     if dtype is not None:
         return (
             f"{name!r} is a dtype, and a device was expected. To cast, write "
             f"x.astype({dtype!r}) for a tensor, or module.to(dtype={dtype!r}) for a module"
         )
-    near = get_close_matches(name.lower(), known.backends, n=1, cutoff=0.7)
+    near = nearest(name.lower(), known.backends, cutoff=0.7)
     guess = f"; did you mean {near[0]!r}?" if near else "."
     have = ", ".join(repr(n) for n in known.backends) or "none"
     install = ""

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from difflib import get_close_matches
 
 import numpy as np
 import pytest
 
 from ingle.tensor import Device, asarray, bool_, default_device, device, zeros
+from ingle.tensor.argument_checks import nearest
 from ingle.tensor.contract import (
     CAPABILITIES,
     CONTRACT_VERSION,
@@ -69,7 +69,7 @@ def check_kernels(kernels: Mapping[str, object]) -> None:
     known = {*OPERATIONS, *(o.traits.family for o in OPERATIONS.values() if o.traits.family)}
     for key, kernel in kernels.items():
         assert callable(kernel), f"kernels[{key!r}] is {kernel!r}, a function was expected"
-        near = get_close_matches(key, known, n=1, cutoff=0.8)
+        near = nearest(key, known, cutoff=0.8)
         assert key in known or not near, (
             f"kernels[{key!r}] names no operation and no family; did you mean {near[0]!r}? If it "
             "is an operation of another package, import that one where the table is made"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ingle.nn import Module
 from ingle.tensor import Cell, Gradients
-from ingle.tensor.argument_checks import whole
+from ingle.tensor.argument_checks import did_you_mean, whole
 from ingle.tensor.errors import ArgumentError
 
 from .errors import TrainingError
@@ -228,8 +227,7 @@ class EarlyStopping(Callback):
 def monitored(record: Mapping[str, float], name: str, who: str) -> float:
     """A number of a record; an error lists what there is."""
     if name not in record:
-        near = difflib.get_close_matches(name, record, 1)
-        hint = f"; did you mean {near[0]!r}?" if near else ""
+        hint = did_you_mean(name, record)
         if name.startswith("valid/") and not any(n.startswith("valid/") for n in record):
             hint = "; give fit(..., valid=...)"
         raise TrainingError(f"{who}: the record has no {name!r}, only {', '.join(record)}{hint}")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
+from ingle.tensor.argument_checks import did_you_mean
 from ingle.tensor.errors import ArgumentError, MissingPackageError
 from ingle.tensor.plugins import discover, failure_lines, load_attribute
 
@@ -50,8 +50,7 @@ def make_logger(name: str, *target: Target, **options: Any) -> Callback:
     known = discover()
     place = known.loggers.get(name)
     if place is None:
-        near = get_close_matches(name, known.loggers, n=1)
-        guess = f"; did you mean {near[0]!r}?" if near else "."
+        guess = did_you_mean(name, known.loggers, ".")
         have = ", ".join(map(repr, loggers())) or "none"
         raise MissingPackageError(
             f"no logger named {name!r}{guess} Installed: {have}.{failure_lines(known)}\n"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import TYPE_CHECKING, Any, Self
 
-from ingle.tensor.argument_checks import number
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.errors import ArgumentError
 
 _INSTEAD = {
@@ -27,6 +27,11 @@ class ClosedForm:
                 if field.type == "float":
                     number(type(self).__name__, field.name, getattr(self, field.name))
 
+    def _count(self, field: str, least: int = 1) -> None:
+        """Refuses a field that is no whole number of at least so many; NumPy's become Python's."""
+        found = whole(type(self).__name__, field, getattr(self, field), least)
+        object.__setattr__(self, field, found)
+
     if not TYPE_CHECKING:
 
         def __new__(cls, *args: Any, **options: Any) -> Self:
@@ -46,11 +51,3 @@ class ClosedForm:
                 + (f", as it has in PyTorch; here: {told}" if told else ""),
                 name=name, obj=self,
             )  # fmt: skip
-
-
-def check_count(name: str, argument: str, value: int, least: int = 1) -> None:
-    """Refuses what is no whole number of at least so many."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise ArgumentError(
-            f"{name}: {argument} must be an integer of at least {least}, got {value!r}"
-        )

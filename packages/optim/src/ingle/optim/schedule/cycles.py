@@ -12,7 +12,7 @@ from ingle.tensor.errors import ArgumentError
 from ingle.tensor.numbers import cos
 from ingle.tensor.other_names import also
 
-from .closed_form import ClosedForm, check_count
+from .closed_form import ClosedForm
 from .rate import Rate, rate_at
 
 
@@ -32,7 +32,7 @@ class Factor(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Factor", "steps", self.steps, 0)
+        self._count("steps", least=0)
 
     def __call__(self, step: int) -> float:
         return self.lr * self.factor if step < self.steps else self.lr
@@ -78,7 +78,7 @@ class CosineAnnealing(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("CosineAnnealing", "half", self.half)
+        self._count("half")
 
     def __call__(self, step: int) -> float:
         wave = 1.0 + cos(math.pi * step / self.half)
@@ -110,8 +110,8 @@ class WarmRestarts(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("WarmRestarts", "first", self.first)
-        check_count("WarmRestarts", "factor", self.factor)
+        self._count("first")
+        self._count("factor")
 
     def __call__(self, step: int) -> float:
         length, place = self.first, step
@@ -151,9 +151,9 @@ class Cyclic(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Cyclic", "up", self.up)
+        self._count("up")
         if self.down is not None:
-            check_count("Cyclic", "down", self.down)
+            self._count("down")
         if self.mode not in ("triangular", "triangular2", "exp_range"):
             raise ArgumentError(
                 "Cyclic: mode must be 'triangular', 'triangular2' or 'exp_range', got "
@@ -203,8 +203,8 @@ class Noam(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Noam", "warmup", self.warmup)
-        check_count("Noam", "features", self.features)
+        self._count("warmup")
+        self._count("features")
 
     def __call__(self, step: int) -> float:
         count = step + 1

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from typing import Any, Literal, SupportsFloat
 
-from ingle.tensor.argument_checks import number
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.errors import ArgumentError
 
-from .closed_form import ClosedForm, check_count
+from .closed_form import ClosedForm
 
 
 class Plateau(ClosedForm):
@@ -59,11 +59,11 @@ class Plateau(ClosedForm):
             raise ArgumentError(
                 f"Plateau: threshold_mode must be 'rel' or 'abs', got {threshold_mode!r}"
             )
-        check_count("Plateau", "patience", patience, 0)
-        check_count("Plateau", "cooldown", cooldown, 0)
-        self.lr, self.mode, self.factor, self.patience = lr, mode, factor, patience
+        self.lr, self.mode, self.factor = lr, mode, factor
+        self.patience = whole("Plateau", "patience", patience, 0)
+        self.cooldown = whole("Plateau", "cooldown", cooldown, 0)
         self.threshold, self.threshold_mode = threshold, threshold_mode
-        self.cooldown, self.min_lr, self.eps = cooldown, min_lr, eps
+        self.min_lr, self.eps = min_lr, eps
         self.best = math.inf if mode == "min" else -math.inf
         self.bad, self.cooling = 0, 0
 

@@ -13,7 +13,7 @@ from ingle.tensor.errors import ArgumentError
 from ingle.tensor.numbers import cos
 from ingle.tensor.other_names import also
 
-from .closed_form import ClosedForm, check_count
+from .closed_form import ClosedForm
 from .rate import Rate, Schedule, rate_at
 
 
@@ -48,7 +48,7 @@ class Step(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Step", "every", self.every)
+        self._count("every")
 
     def __call__(self, step: int) -> float:
         return self.lr * self.gamma ** (step // self.every)
@@ -118,7 +118,7 @@ class Linear(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Linear", "steps", self.steps)
+        self._count("steps")
 
     def __call__(self, step: int) -> float:
         done = min(step, self.steps) / self.steps
@@ -145,7 +145,7 @@ class Warmup(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Warmup", "steps", self.steps, 0)
+        self._count("steps", least=0)
 
     def __call__(self, step: int) -> float:
         if step >= self.steps:
@@ -177,8 +177,8 @@ class Cosine(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Cosine", "steps", self.steps)
-        check_count("Cosine", "warmup", self.warmup, 0)
+        self._count("steps")
+        self._count("warmup", least=0)
         if self.warmup >= self.steps:
             raise ArgumentError(
                 f"Cosine: warmup={self.warmup} must be shorter than steps={self.steps}, which "
@@ -209,7 +209,7 @@ class Polynomial(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("Polynomial", "steps", self.steps)
+        self._count("steps")
 
     def __call__(self, step: int) -> float:
         left = 1.0 - min(step, self.steps) / self.steps
@@ -248,7 +248,7 @@ class OneCycle(ClosedForm):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        check_count("OneCycle", "steps", self.steps)
+        self._count("steps")
         if not 0.0 <= self.rise <= 1.0:
             raise ArgumentError(f"OneCycle: rise must be in [0, 1], got {self.rise}")
         if self.anneal not in ("cos", "linear"):
