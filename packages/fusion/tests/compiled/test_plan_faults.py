@@ -10,12 +10,13 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
+from forgotten_plans import forget_plans
 
 import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile, pipeline
-from ingle.fusion.runtime import graph_plans, plan_cache
+from ingle.fusion.runtime import graph_plans
 from ingle.tensor.errors import OutOfRangeError
 
 
@@ -37,7 +38,9 @@ def break_planning(
 
 
 @pytest.fixture(autouse=True)
-def _on_cpu():
+def _new_plans_on_cpu(monkeypatch):
+    """A test counts its own: none that it asks for has been made for another one."""
+    forget_plans(monkeypatch)
     with it.device("cpu"):
         yield
 
@@ -83,30 +86,54 @@ def test_what_a_device_says_while_a_plan_is_made_is_no_fault_of_a_pass(monkeypat
     assert len(asked) == 1
 
 
-def trained(steps: int, compiled: bool) -> tuple[list[float], list[np.ndarray]]:
-    it.random.seed(3)
-    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 1))
-    optimizer = optim.Adam(model.parameters(), lr=0.01)
-    x = it.asarray(np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6))
+class Training:
+    """A small model, and a step that trains it.
 
-    def step(x: it.Tensor) -> it.Tensor:
-        loss = it.mean(model(x) ** 2.0)
-        optimizer.step(loss.backward())
+    Its weights are there once it is made: what draws them is no part of what a test counts.
+    """
+
+    def __init__(self, *, compiled: bool) -> None:
+        it.random.seed(3)
+        self._model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 1))
+        self.weights()
+        self._optimizer = optim.Adam(self._model.parameters(), lr=0.01)
+        self._x = it.asarray(np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6))
+        self._run = compile(self._step) if compiled else self._step
+
+    def _step(self, x: it.Tensor) -> it.Tensor:
+        loss = it.mean(self._model(x) ** 2.0)
+        self._optimizer.step(loss.backward())
         return loss
 
-    run = compile(step) if compiled else step
-    losses = [run(x).item() for _ in range(steps)]
-    return losses, [p.numpy() for p in model.parameters()]
+    def loss(self) -> float:
+        """Of the next step."""
+        return self._run(self._x).item()
+
+    def weights(self) -> list[np.ndarray]:
+        return [p.numpy() for p in self._model.parameters()]
+
+
+Trained = tuple[list[float], list[np.ndarray]]
+"""The losses of five steps, and the weights behind them."""
+
+
+def plainly_trained() -> Trained:
+    training = Training(compiled=False)
+    return [training.loss() for _ in range(5)], training.weights()
+
+
+def assert_like(want: Trained, losses: list[float], weights: list[np.ndarray]) -> None:
+    np.testing.assert_allclose(losses, want[0], rtol=1e-5)
+    for a, b in zip(weights, want[1], strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
 
 
 def test_a_compiled_step_of_training_goes_on(monkeypatch):
-    want, weights = trained(5, compiled=False)
+    want, training = plainly_trained(), Training(compiled=True)
     break_planning(monkeypatch)
     with pytest.warns(PlanWarning, match="KeyError"):
-        got, mine = trained(5, compiled=True)
-    np.testing.assert_allclose(got, want, rtol=1e-5)
-    for a, b in zip(mine, weights, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        losses = [training.loss() for _ in range(5)]
+    assert_like(want, losses, training.weights())
 
 
 def test_the_body_of_a_loop_goes_on(monkeypatch):
@@ -125,11 +152,9 @@ def test_the_body_of_a_loop_goes_on(monkeypatch):
     np.testing.assert_allclose(got, want, rtol=1e-5)
 
 
-def plain_step(monkeypatch: pytest.MonkeyPatch, factor: float) -> Callable[[], np.ndarray]:
+def plain_step(factor: float) -> Callable[[], np.ndarray]:
     """Plain code of eight layers, whose plans nobody has made yet."""
     x = it.asarray(np.linspace(0, 1, 40_000, dtype=np.float32))
-    x.backend.flush()
-    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
 
     def step() -> np.ndarray:
         y = x
@@ -141,7 +166,7 @@ def plain_step(monkeypatch: pytest.MonkeyPatch, factor: float) -> Callable[[], n
 
 
 def test_plain_code_tries_no_second_time(monkeypatch):
-    step = plain_step(monkeypatch, 0.4375)
+    step = plain_step(0.4375)
     want = step()
     asked = break_planning(monkeypatch)
     for got in once_warned(step):
@@ -213,13 +238,11 @@ def test_a_step_that_raises_while_it_runs_is_said_once(monkeypatch, runs):
 @pytest.mark.parametrize("runs", [1, 3, 5])
 @pytest.mark.parametrize("error", [KeyError("%7"), IndexError("9"), AttributeError("address")])
 def test_training_goes_on_where_a_step_raises(monkeypatch, error, runs):
-    want, weights = trained(5, compiled=False)
+    want, training = plainly_trained(), Training(compiled=True)
     break_running(monkeypatch, error, runs)
     with pytest.warns(PlanWarning, match=f"while it ran .{type(error).__name__}"):
-        got, mine = trained(5, compiled=True)
-    np.testing.assert_allclose(got, want, rtol=1e-5)
-    for a, b in zip(mine, weights, strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+        losses = [training.loss() for _ in range(5)]
+    assert_like(want, losses, training.weights())
 
 
 @pytest.mark.parametrize(
@@ -234,32 +257,19 @@ def test_training_goes_on_where_a_step_raises(monkeypatch, error, runs):
     ],
 )
 def test_what_a_device_says_comes_out_as_it_is_and_nothing_is_lost(monkeypatch, error):
-    want, weights = trained(5, compiled=False)
+    want, training = plainly_trained(), Training(compiled=True)
     count = break_running(monkeypatch, error, 3)
-    it.random.seed(3)
-    model = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 1))
-    optimizer = optim.Adam(model.parameters(), lr=0.01)
-    x = it.asarray(np.linspace(-1, 1, 48, dtype=np.float32).reshape(8, 6))
-
-    @compile
-    def step(x: it.Tensor) -> it.Tensor:
-        loss = it.mean(model(x) ** 2.0)
-        optimizer.step(loss.backward())
-        return loss
-
-    losses = []
+    losses: list[float] = []
     with warnings.catch_warnings():
         warnings.simplefilter("error", PlanWarning)
         while len(losses) < 5:
             try:
-                losses.append(step(x).item())
+                losses.append(training.loss())
             except type(error) as caught:
                 assert caught is error  # noqa: PT017
                 assert len(losses) == 2
     assert count == [6], "the plan serves again"
-    np.testing.assert_allclose(losses, want, rtol=1e-5)
-    for p, b in zip(model.parameters(), weights, strict=True):
-        np.testing.assert_allclose(p.numpy(), b, rtol=1e-4, atol=1e-6)
+    assert_like(want, losses, training.weights())
 
 
 def test_what_is_raised_behind_a_run_that_wrote_over_its_inputs_comes_out(monkeypatch):
@@ -286,7 +296,7 @@ def test_what_is_raised_behind_a_run_that_wrote_over_its_inputs_comes_out(monkey
 
 
 def test_plain_code_goes_on_where_a_step_raises(monkeypatch):
-    step = plain_step(monkeypatch, 0.4140625)
+    step = plain_step(0.4140625)
     want = step()
     count = break_running(monkeypatch, KeyError("%7"), 2)
     for got in once_warned(step):

@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forgotten_plans import forget_logs, forget_plans
 
 import ingle.tensor as it
 from ingle.fusion import pipeline
-from ingle.fusion.runtime import graph_plans, log_families, plan_cache, sized_calls, sized_graph
+from ingle.fusion.runtime import graph_plans, log_families, plan_cache, sized_graph
 from ingle.fusion.symbolic import decompositions
 from ingle.tensor.errors import OutOfRangeError
 from ingle.testkit.bits import same_bits
@@ -29,19 +30,11 @@ def runs(monkeypatch):
         return outputs
 
     monkeypatch.setattr(sized_graph.SizedGraph, "run", noted)
-    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
     monkeypatch.setattr(log_families, "DEAREST", float("inf"))
     monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
     monkeypatch.setattr(sized_graph.owning, "part", 1.0)
-    forget(monkeypatch)
+    forget_plans(monkeypatch)
     return found
-
-
-def forget(monkeypatch):
-    x = it.zeros(1, device="cpu")
-    x.tolist()  # what is recorded from here on is a new stream,
-    x.backend.noted(short=False)  # whatever has been read before
-    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
 
 
 def drawn(*shape, seed=0):
@@ -69,7 +62,7 @@ def test_bits_are_those_of_plans_of_their_own(runs, monkeypatch):
     found = {length: read(layer(*operands(length))) for length in lengths}
     assert len(runs) > len(lengths) // 2
     monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
-    forget(monkeypatch)
+    forget_logs(monkeypatch)
     for length in lengths:
         for _ in range(2):
             for a, b in zip(found[length], read(layer(*operands(length))), strict=True):
@@ -175,7 +168,7 @@ def test_few_operations_and_windows_have_such_plans(runs, monkeypatch, function)
     found = {n: read(function(it.asarray(drawn(n, 24), device="cpu"))) for n in lengths}
     assert len(runs) > len(lengths) // 2
     monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
-    forget(monkeypatch)
+    forget_logs(monkeypatch)
     for n in lengths:
         alone = read(function(it.asarray(drawn(n, 24), device="cpu")))
         assert all(map(same_bits, found[n], alone)), n
@@ -205,7 +198,7 @@ def test_plans_for_all_sizes_of_long_logs_are_made_in_slices(runs, monkeypatch):
             break
     assert runs
     monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
-    forget(monkeypatch)
+    forget_logs(monkeypatch)
     for length in [*found][-12:]:
         assert all(map(same_bits, found[length], long(length))), length
 
@@ -242,7 +235,7 @@ def test_attention_that_the_device_computes_whole_is_part_of_such_a_plan(
     found = {n: read(function(it.asarray(drawn(1, 2, n, 16), device="cpu"))) for n in lengths}
     assert len(runs) > len(lengths) // 3
     monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
-    forget(monkeypatch)
+    forget_logs(monkeypatch)
     for n in lengths:
         alone = read(function(it.asarray(drawn(1, 2, n, 16), device="cpu")))
         assert all(map(same_bits, found[n], alone)), n

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from forgotten_plans import forget_logs, forget_plans
 
 import ingle.tensor as it
 from ingle.fusion import pipeline
@@ -39,11 +40,9 @@ def counts(monkeypatch):
         found["filled"] += plan is not None
         return plan
 
-    monkeypatch.setattr(families, "_of", type(families._of)())
     monkeypatch.setattr(log_families, "DEAREST", float("inf"))
     monkeypatch.setattr(replay.Replay, "__call__", replayed)
     monkeypatch.setattr(graph_plans, "filled_graph", looked)
-    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
     monkeypatch.setattr(sized_calls, "TRIES", 0)  # short logs would do without a plan each
     forget_plans(monkeypatch)
     monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
@@ -53,13 +52,6 @@ def counts(monkeypatch):
 @pytest.fixture
 def at_once(monkeypatch):
     monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
-
-
-def forget_plans(monkeypatch):
-    x = it.zeros(1, device="cpu")
-    x.tolist()  # what is recorded from here on is a new stream,
-    x.backend.noted(short=False)  # whatever has been read before
-    monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(x.backend.inner))
 
 
 def drawn(*shape, seed=0):
@@ -114,7 +106,7 @@ def test_a_plan_that_is_filled_in_gives_the_bits_of_operations_alone(counts, at_
     found = {length: run(length) for length in lengths}
     assert counts["filled"] > len(lengths) // 2
     monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
-    forget_plans(monkeypatch)
+    forget_logs(monkeypatch)
     for length in lengths:
         before = counts["replayed"]
         alone = run(length)

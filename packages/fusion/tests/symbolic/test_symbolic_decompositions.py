@@ -6,6 +6,7 @@ import random
 
 import numpy as np
 import pytest
+from forgotten_plans import forget_logs, forget_plans
 
 import ingle.tensor as it
 from ingle.fusion import pipeline
@@ -16,7 +17,7 @@ from ingle.fusion.runtime import (
     sized_graph,
     sized_records,
 )
-from ingle.fusion.symbolic import decompositions, families
+from ingle.fusion.symbolic import decompositions
 from ingle.fusion.symbolic.decompositions import written_out
 from ingle.testkit.bits import same_bits
 
@@ -34,27 +35,17 @@ class Fills:
         self._decomposed = pipeline._decomposed
         self._written_out = pipeline._written_out
         self._monkeypatch = monkeypatch
-        monkeypatch.setattr(families, "_of", type(families._of)())
-        monkeypatch.setattr(decompositions, "_of", type(decompositions._of)())
         monkeypatch.setattr(log_families, "DEAREST", float("inf"))
         monkeypatch.setattr(sized_calls, "TRIES", 0)  # they run without a decomposition each
         monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
         monkeypatch.setattr(pipeline, "_written_out", self.written_out)
         monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
-        self.forget()
-
-    def forget(self):
-        """Logs are new."""
-        x = it.zeros(1, device="cpu")
-        x.tolist()  # what is recorded from here on is a new stream,
-        x.backend.noted(short=False)  # whatever has been read before
-        planner = plan_cache.PlanCache(x.backend.inner)
-        self._monkeypatch.setattr(x.backend, "planner", planner)
+        forget_plans(monkeypatch)
 
     def alone(self):
         """From here on each log runs by itself."""
         self._monkeypatch.setattr(plan_cache.LogFamilies, "of", lambda *_: None)
-        self.forget()
+        forget_logs(self._monkeypatch)
 
     def written_out(self, device, fusion, graph, examples, **due):
         ran = []
@@ -225,7 +216,6 @@ def test_random_programs_run_by_plans_for_all_sizes_with_the_bits_of_each_alone(
     """The first few times as they are, then by plans of their own; in the next process by those
     that the first one has kept."""
     monkeypatch.setattr(sized_calls, "TRIES", 1 << 20)
-    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
     device = it.zeros(1, device="cpu").backend.inner
     if device.plan_store is not None:
         monkeypatch.setattr(device, "plan_store", Shelf(device.plan_store))
@@ -235,8 +225,7 @@ def test_random_programs_run_by_plans_for_all_sizes_with_the_bits_of_each_alone(
     run = program(seed)
     turns = {length: 4 if length % 8 == 0 else 1 for length in GROWING}
     found = {length: [run(length) for _ in range(turns[length])] for length in GROWING}
-    fills.forget()
-    monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
+    forget_plans(monkeypatch)
     for length in reversed(GROWING):
         found[length].append(run(length))
     fills.alone()

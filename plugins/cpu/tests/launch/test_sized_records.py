@@ -11,11 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forgotten_plans import forget_plans
 
 import ingle.tensor as it
 from ingle.fusion import graph_of
 from ingle.fusion.device import DiskStore
-from ingle.fusion.runtime import plan_cache, sized_calls, sized_graph, sized_records
+from ingle.fusion.runtime import sized_graph, sized_records
 from ingle.fusion.runtime.any_size_plan import AnySizePlan
 from ingle.fusion.runtime.plan_keys import key_of_form
 from ingle.fusion.symbolic.size_program import SizeProgram
@@ -61,11 +62,7 @@ class Processes:
     def next(self) -> None:
         """Forgets all that a process knows of plans."""
         self.made, self.recalled = 0, []
-        x = it.zeros(1, device="cpu")
-        x.tolist()  # what is recorded from here on is a new stream,
-        x.backend.noted(short=False)  # whatever has been read before
-        self._monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
-        self._monkeypatch.setattr(x.backend, "planner", plan_cache.PlanCache(self.device))
+        forget_plans(self._monkeypatch)
 
 
 @pytest.fixture
