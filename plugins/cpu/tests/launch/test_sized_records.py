@@ -7,6 +7,7 @@ import random
 import struct
 import zlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from ingle.fusion.device import DiskStore
 from ingle.fusion.runtime import sized_graph, sized_records
 from ingle.fusion.runtime.any_size_plan import AnySizePlan
 from ingle.fusion.runtime.plan_keys import key_of_form
+from ingle.fusion.runtime.sized_records import StoredSizedPlans
 from ingle.fusion.symbolic.size_program import SizeProgram
 from ingle.testkit.bits import same_bits
 from ingle_cpu.launch.plan_store import CpuPlanStore
@@ -143,6 +145,39 @@ def a_plan(processes: Processes) -> AnySizePlan:
     processes.next()
     layer(45)
     return processes.recalled[-1]
+
+
+def test_of_one_form_so_many_are_kept_and_found(
+    processes: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, graph = a_plan(processes), graph_of(it.tanh, it.ones(3, device="cpu"))
+
+    def stored() -> StoredSizedPlans:
+        return StoredSizedPlans(processes.device, graph)
+
+    def found() -> int:
+        """How many a process finds, which asks again after the last one."""
+        plans = stored()
+        count = sum(plans.next() is not None for _ in range(5))
+        assert plans.all_read
+        return count
+
+    assert found() == 0
+    monkeypatch.setattr(sized_records, "MOST_KEPT", 3)
+    first = stored()
+    for _ in range(5):
+        first.put(plan)
+    assert found() == 3
+    monkeypatch.setattr(sized_records, "MOST_KEPT", 5)
+    assert found() == 3
+    monkeypatch.setattr(sized_records, "MOST_KEPT", 2)
+    assert found() == 2
+
+
+def test_a_device_that_keeps_no_plans_has_none() -> None:
+    graph = graph_of(it.tanh, it.ones(3, device="cpu"))
+    for device in (SimpleNamespace(), SimpleNamespace(plan_store=None)):
+        assert sized_records.stored_sized_plans(device, graph) is None
 
 
 def test_a_record_that_is_damaged_counts_as_absent(processes: Processes) -> None:
