@@ -185,3 +185,9 @@ def test_check_labels_names_the_first_wrong_one():
 def test_what_could_not_work_later_is_refused_at_once(make, message):
     with pytest.raises(DataValueError, match=message):
         make()
+
+
+def test_sizes_of_a_split_that_are_no_numbers():
+    for sizes in ([0.5, 0.5], "0.5", None):
+        with pytest.raises(DataValueError, match=r"one by one.*split\(dataset, 0\.8, 0\.2\)"):
+            split(range(10), sizes)

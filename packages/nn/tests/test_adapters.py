@@ -124,6 +124,8 @@ def test_statistics_for_averaged_weights_where_there_are_none_and_of_bad_batches
         nn.update_bn([it.ones((3, 5))], layer)
     assert not layer.training
     assert layer.momentum == 0.1
+    with pytest.raises(OperandError, match="update_parameters: model must be a module, got 3"):
+        nn.AveragedModel(layer).update_parameters(3)  # type: ignore[arg-type]
     with pytest.raises(OperandError, match="update_bn: model must be a module, got "):
         nn.update_bn(layer, [it.ones((3, 2))])  # type: ignore[arg-type]
 

@@ -91,3 +91,14 @@ def test_bad_input(make: Any, kind: type[IngleError], message: str) -> None:
     with pytest.raises(kind) as caught:
         make()
     assert message in str(caught.value)
+
+
+def test_images_with_too_few_axes():
+    for pool, told in (
+        (nn.AdaptiveAvgPool1d(2), r"\(batch, channels, length\)"),
+        (nn.AdaptiveMaxPool2d((2, 3)), r"\(channels, height, width\)"),
+        (nn.AdaptiveAvgPool3d(2), r"\(channels, depth, height, width\)"),
+    ):
+        for shape in ((), (4,)):
+            with pytest.raises(ShapeError, match=rf"{type(pool).__name__}: .*{told}.*got shape"):
+                pool(it.ones(shape))

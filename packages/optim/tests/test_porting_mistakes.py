@@ -215,3 +215,19 @@ def test_gradients_are_not_changed_in_place() -> None:
     for wrong in ("weight", ["w"], 0):
         with pytest.raises(OperandError, match=r"kept by cell or tensor, got .*; write grads\[w\]"):
             grads[wrong]
+
+
+def test_a_loss_that_is_no_tensor() -> None:
+    optimizer = optim.Adam(MODEL, lr=0.1)
+    with pytest.raises(OperandError, match=r"Adam.backward_step: .*float; .*without float\(\)"):
+        optimizer.backward_step(0.5)
+    with pytest.raises(OperandError, match="got function; call it"):
+        optimizer.backward_step(lambda: it.ones(()))
+
+
+def test_rules_that_are_no_pairs() -> None:
+    for rule in ("*.bias", ["bias"], ("bias",), ("bias", 0.1), True):
+        with pytest.raises(
+            ArgumentError, match="param_groups: rule 0 must be a pair of a selector"
+        ):
+            optim.param_groups(MODEL, rule)

@@ -1,5 +1,6 @@
 """Slips in what a learner or a loader is given are named at once."""
 
+import copy
 from functools import partial
 
 import numpy as np
@@ -219,3 +220,62 @@ def test_numbers_that_are_none(make, told):
 def test_a_mode_that_is_none(make):
     with pytest.raises(ArgumentError, match="mode must be 'min' or 'max', got 'maximum'"):
         make(mode="maximum")
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (None, r"got NoneType; write Loader"),
+        (8, "got int; write Loader"),
+        (batches, "got function; call it"),
+        (Loader, "got type; call it"),
+        (nn.Linear(3, 2), "got Linear; write Loader"),
+    ],
+)
+def test_what_cannot_be_gone_through(given, told):
+    made = learner()
+    for call in (lambda: made.fit(given, epochs=1), lambda: made.evaluate(given)):
+        with pytest.raises(TrainingError, match=told):
+            call()
+    if given is not None:
+        with pytest.raises(TrainingError, match=told):
+            made.fit(batches(), epochs=1, valid=given)
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (lambda: learner(transform=3), "Learner: transform must be a function of a batch, got 3"),
+        (lambda: learner(augment="flip"), "augment must be a function of a batch, got 'flip'"),
+        (lambda: learner(max_grad_norm="1"), "max_grad_norm must be a number, got '1'"),
+        (lambda: learner(checkpoints=3), "folder must be text or a path, got 3"),
+        (lambda: learner(checkpoints="f", checkpoint_seconds="3"), "checkpoint_seconds must be a"),
+        (lambda: CheckpointStore("f", keep="3"), "CheckpointStore: keep must be an integer"),
+        (lambda: train.CSVLogger(0.5), "CSVLogger: path must be text or a path, got 0.5"),
+        (lambda: train.JSONLLogger(None), "JSONLLogger: path must be text or a path"),
+        (lambda: train.JSONLLogger("f", every="1"), "JSONLLogger: every must be an integer"),
+        (lambda: train.read_jsonl(3), "read_jsonl: path must be text or a path"),
+        (lambda: train.TensorBoardLogger(3), "EventWriter: folder must be text or a path"),
+        (lambda: train.Profiler(3), "Profiler: path must be text or a path"),
+        (lambda: train.Profiler("f", steps="3"), "Profiler: steps must be an integer"),
+        (lambda: train.ConfusionMatrix("3"), "ConfusionMatrix: classes must be an integer"),
+        (lambda: train.LPIPS(None, low="a"), "LPIPS: low must be a number"),
+    ],
+)
+def test_values_of_another_kind(make, told):
+    with pytest.raises(ArgumentError, match=told):
+        make()
+
+
+def test_a_metric_that_is_called():
+    with pytest.raises(OperandError, match=r"Accuracy: .*write metric\.update\(outputs, targets"):
+        Accuracy()(it.ones((8, 2)), it.asarray(Y))
+
+
+def test_methods_of_others():
+    made = learner()
+    with pytest.raises(AttributeError, match=r"no attribute 'predict'; write model\.eval\(\)\(x\)"):
+        made.predict(X)
+    with pytest.raises(AttributeError, match=r"no attribute 'colour'$"):
+        made.colour  # noqa: B018
+    assert copy.copy(made).steps == 0

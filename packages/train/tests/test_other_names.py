@@ -21,7 +21,7 @@ PLACES = {
     nn.utils: nn.pytorch_names.UTILS,
     rnn: nn.pytorch_names.RNN,
     parametrize: nn.pytorch_names.PARAMETRIZE,
-    optim: of_optim.OPTIM | of_optim.AMP,
+    optim: of_optim.OPTIM | of_optim.AMP | of_optim.SCHEDULES,
     schedule: of_optim.SCHEDULES,
     it.random: it.random.other_names.OTHERS,
     train: train.other_names.OTHERS,

@@ -10,7 +10,8 @@ import pytest
 
 import ingle.autodiff as autodiff
 import ingle.tensor as it
-from ingle.fusion import Explanation, compile, explain
+from ingle.fusion import Explanation, compile, explain, graph_of
+from ingle.tensor.errors import OperandError
 from ingle.tensor.file_errors import FileWriteError
 
 DEVICE = "cpu"
@@ -104,3 +105,9 @@ def test_a_picture_below_a_file_is_named(step: Explanation, tmp_path: Path) -> N
     (tmp_path / "notes").write_text("")
     with pytest.raises(FileWriteError, match="a part of its path is a file"):
         step.draw(tmp_path / "notes" / "plan.svg")
+
+
+def test_what_is_no_function():
+    for call in (explain, graph_of):
+        with pytest.raises(OperandError, match=rf"{call.__name__}: .*, got Tensor; write"):
+            call(it.ones(3))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from numbers import Real
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -153,6 +154,11 @@ def _ends(count: int, sizes: tuple[float, ...]) -> list[int]:
     """Where each part ends in a row of `count` samples."""
     if not sizes:
         raise DataValueError("split: give at least one size")
+    if not all(isinstance(s, Real) for s in sizes):
+        raise DataValueError(
+            f"split: sizes must be counts or shares, one by one, got {sizes!r:.80}; write "
+            "split(dataset, 0.8, 0.2)"
+        )
     if any(s < 0 or not math.isfinite(s) for s in sizes):
         raise DataValueError(f"split: sizes must not be negative or infinite, got {sizes}")
     kinds = {isinstance(s, float) for s in sizes}

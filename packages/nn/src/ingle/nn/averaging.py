@@ -55,8 +55,10 @@ class AveragedModel(Module):
         """Takes the model's weights into the average, all of them or none; also when compiled.
 
         Raises:
+            OperandError: the model is no module.
             StateError: another model.
         """
+        _require_module("AveragedModel.update_parameters", model)
         mine, theirs = _cells(self.module), _cells(model)
         if [(n, c.shape) for n, c in mine] != [(n, c.shape) for n, c in theirs]:
             wrong = {n for n, _ in mine} ^ {n for n, _ in theirs}
@@ -102,8 +104,7 @@ def update_bn(batches: Iterable[Any], model: Module) -> None:
     >>> model[0].running_mean.value.tolist()
     [4.0]
     """
-    if not isinstance(model, Module):
-        raise OperandError(f"update_bn: model must be a module, got {model!r:.80}")
+    _require_module("update_bn", model)
     modules = list(model.modules())
     modes = [(m, m.training) for m in modules]
     norms = [(m, m.momentum) for m in modules if _has_statistics(m)]
@@ -127,6 +128,11 @@ def _has_statistics(module: Module) -> TypeGuard[_BatchNorm]:
     """Whether it is a batch norm that keeps running statistics."""
     kept = isinstance(module, _BatchNorm) and module.running_mean is not None
     return kept and not isinstance(module, _InstanceNorm)
+
+
+def _require_module(who: str, model: object) -> None:
+    if not isinstance(model, Module):
+        raise OperandError(f"{who}: model must be a module, got {model!r:.80}")
 
 
 def _cells(module: Module) -> list[tuple[str, Cell[Tensor]]]:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import ingle.tensor as it
 from ingle.tensor import Tensor
 from ingle.tensor.dispatch import TensorLike
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, ShapeError
 from ingle.tensor.random import Generator
 
 from ._arguments import Sizes, sizes
@@ -36,6 +36,12 @@ class _Adaptive(Module):
 
     def _sizes(self, x: Tensor) -> tuple[int, ...]:
         n, given = self._axes, self.output_size
+        if x.ndim < n + 1:
+            axes = ", ".join(("depth", "height", "width")[-n:] if n > 1 else ("length",))
+            raise ShapeError(
+                f"{type(self).__name__}: x must be (batch, channels, {axes}) or (channels, {axes})"
+                f", got shape {x.shape}"
+            )
         wanted = given if isinstance(given, Sequence) else (given,) * n
         return tuple(s if w is None else w for w, s in zip(wanted, x.shape[-n:], strict=True))
 

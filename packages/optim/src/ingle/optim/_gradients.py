@@ -1,4 +1,4 @@
-"""What is taken for gradients, and what to write in place of anything else."""
+"""What is taken for a loss and for gradients, and what to write in place of anything else."""
 
 from __future__ import annotations
 
@@ -31,6 +31,16 @@ def require_gradients(name: str, grads: object, call: str, given: str = "loss") 
         cure = f"parameters carry no gradients here, backward returns them: {cure}"
     got = "nothing" if grads is None else type(grads).__name__
     raise OperandError(f"{name}: expected the gradients that {made} returns, got {got}; {cure}")
+
+
+def require_loss(name: str, loss: object) -> None:
+    """Refuses what has no `backward`, by an `OperandError` that says what has."""
+    if isinstance(loss, Tensor):
+        return
+    cure = "give the tensor, without float() or .item()"
+    if callable(loss):
+        cure = "call it, and give what it returns"
+    raise OperandError(f"{name}: expected a loss, a tensor, got {type(loss).__name__}; {cure}")
 
 
 def _parameters(value: object) -> bool:

@@ -16,7 +16,7 @@ from ingle.tensor.precision import suspended
 from ingle.tensor.structure import Structured
 
 from . import state
-from ._gradients import require_gradients
+from ._gradients import require_gradients, require_loss
 from .clipping import NonFiniteError, clip_grad_norm, clip_grad_value
 from .counts import advance
 from .groups import Group, Parameters, add_groups, make_groups
@@ -218,6 +218,7 @@ class Optimizer(Structured):
         >>> grads[w].tolist(), w.value.tolist()
         ([8.0], [2.0])
         """
+        require_loss(f"{type(self).__name__}.backward_step", loss)
         if self.error_if_nonfinite and not math.isfinite(loss.item()):
             raise NonFiniteError(
                 f"{type(self).__name__}.backward_step: the loss is {loss.item()} at step "

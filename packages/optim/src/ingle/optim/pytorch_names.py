@@ -39,5 +39,5 @@ get_swa_avg_fn get_swa_multi_avg_fn: nn.AveragedModel(model)
 SWALR: optim.schedule.Sequential([schedule, optim.schedule.Linear(lr, steps, 1.0, end)], [start])
 """)
 
-answering("ingle.optim", OPTIM | AMP)
+answering("ingle.optim", OPTIM | AMP | SCHEDULES)
 answering("ingle.optim.schedule", SCHEDULES)

@@ -36,7 +36,13 @@ def param_groups(
     """
     left: dict[str, Parameter] = dict(module.named_parameters())
     groups: list[dict[str, Any]] = []
-    for i, (selector, options) in enumerate(rules):
+    for i, rule in enumerate(rules):
+        if not (isinstance(rule, tuple) and len(rule) == 2 and isinstance(rule[1], Mapping)):
+            raise ArgumentError(
+                f"param_groups: rule {i} must be a pair of a selector and options, such as "
+                f'("*.bias", {{"weight_decay": 0.0}}), got {rule!r:.80}'
+            )
+        selector, options = rule
         named = select(module, selector)
         found = {path: p for path, p in named.items() if path in left}
         if not found:

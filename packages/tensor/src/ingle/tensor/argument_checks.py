@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from collections.abc import Iterable
+from pathlib import Path
 
 from .errors import ArgumentError
 
@@ -58,6 +60,20 @@ def whole(who: str, argument: str, value: object, least: int | None = None) -> i
     if least is not None and found < least:
         raise ArgumentError(f"{who}: {argument} must be at least {least}, got {found}")
     return found
+
+
+def path(who: str, argument: str, value: object) -> Path:
+    """A place in the file system.
+
+    Raises:
+        ArgumentError: it is neither text nor a path.
+
+    >>> path("CSVLogger", "path", "runs/first.csv").name
+    'first.csv'
+    """
+    if isinstance(value, (str, os.PathLike)):
+        return Path(value)
+    raise ArgumentError(f"{who}: {argument} must be text or a path, got {value!r:.80}")
 
 
 def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.6) -> list[str]:

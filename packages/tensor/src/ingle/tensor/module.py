@@ -1,4 +1,4 @@
-"""What is natural to write, and no function: `ingle.tensor([1, 2])`, `it.tensor([1, 2])`, `it.cat`.
+"""What is natural to write, and no function: `ingle.tensor([1, 2])`, `it.cell(0)`, `it.cat`.
 
 The modules answer what to call.
 """
@@ -12,13 +12,15 @@ from typing import NoReturn
 
 
 class NoFunction(ModuleType):
-    """The class of the module `ingle.tensor.tensor`, which PyTorch's programs call."""
+    """The class of `ingle.tensor.tensor` and `ingle.tensor.cell`, which programs call."""
 
     def __call__(self, *args: object, **kwargs: object) -> NoReturn:
-        raise TypeError(
-            f"{self.__name__} is a module, not a function; "
-            "make a tensor with ingle.tensor.asarray([1, 2])"
+        meant = (
+            "a cell with ingle.tensor.Cell(value)"
+            if self.__name__ == "ingle.tensor.cell"
+            else "a tensor with ingle.tensor.asarray([1, 2])"
         )
+        raise TypeError(f"{self.__name__} is a module, not a function; make {meant}")
 
     def __reduce__(self) -> tuple[Callable[[str], ModuleType], tuple[str]]:
         """By its name. Libraries that ship functions know this of plain modules only."""
@@ -42,4 +44,5 @@ class TensorModule(NoFunction):
 
 
 sys.modules["ingle.tensor"].__class__ = TensorModule
-importlib.import_module("ingle.tensor.tensor").__class__ = NoFunction
+for _called in ("cell", "tensor"):
+    importlib.import_module(f"ingle.tensor.{_called}").__class__ = NoFunction

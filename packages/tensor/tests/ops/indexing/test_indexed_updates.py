@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.tensor.errors import DTypeError, OutOfRangeError, ShapeError
+from ingle.tensor.errors import DTypeError, OperandError, OutOfRangeError, ShapeError
 
 UFUNCS: dict[str, np.ufunc] = {
     "add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide,
@@ -176,3 +177,24 @@ def test_updates_in_batches() -> None:
             function.at(row, places, 2.5)
         got = vmap(lambda x, i, how=how: getattr(x.at[i], how)(2.5))(x, i)
         np.testing.assert_allclose(got.numpy(), want, rtol=1e-15)
+
+
+def test_what_is_no_update():
+    x = it.ones((2, 3))
+    for call in (
+        lambda: x.at[0] + 1,
+        lambda: 1 - x.at[0],
+        lambda: x.at[0] @ x,
+        lambda: -x.at[0],
+        lambda: operator.iadd(x.at[0], 1),
+    ):
+        with pytest.raises(OperandError, match=r"is no tensor.*write x\.at\[key\]\.add\(value\)"):
+            call()
+    with pytest.raises(OperandError, match=r"write x\[key\] = value"):
+        x.at[0] = 3
+    with pytest.raises(OperandError, match="a key goes in brackets"):
+        x.at(0)
+    with pytest.raises(AttributeError, match=r"'mul'; write x\.at\[key\]\.multiply\(value\)"):
+        x.at[0].mul(2)
+    with pytest.raises(AttributeError, match=r"'power'; .*apply\(function\)"):
+        x.at[0].power(2)

@@ -235,6 +235,10 @@ def test_bad_arguments():
         random.Generator(-1)
     with pytest.raises(ArgumentError, match="low=2"):
         random.uniform(3, 2, 1)
+    for first, second in ((0, 1), (-1, 1), (2, 3), (0, 10)):
+        with pytest.raises(ArgumentError, match=rf"range or two.*\(\(\), {first}, {second}\)"):
+            random.uniform(first, second)
+    assert random.uniform(3, -1).shape == random.uniform(3, 5, 7).shape == (3,)
     with pytest.raises(ArgumentError, match="std"):
         random.normal(3, std=-1.0)
     with pytest.raises(ArgumentError, match="low < high"):

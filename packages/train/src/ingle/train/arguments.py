@@ -42,6 +42,15 @@ def check(
         _be("one of callbacks", callback, Callback, "a callback, such as EarlyStopping()")
 
 
+def check_functions(**given: object) -> None:
+    """Raises `ArgumentError` for what cannot be called with a batch; None is not looked at."""
+    for name, function in given.items():
+        if function is not None and not callable(function):
+            raise ArgumentError(
+                f"Learner: {name} must be a function of a batch, got {function!r:.80}"
+            )
+
+
 def check_metrics(call: str, metrics: Iterable[object]) -> None:
     """Raises `ArgumentError` for what are no metrics, such as the targets of an evaluation."""
     if hasattr(metrics, "shape"):
@@ -69,7 +78,14 @@ def _be(name: str, given: object, kind: type, meant: str, call: str = "Learner")
 
 
 def check_batches(call: str, given: object) -> None:
-    """Raises `TrainingError` for a dataset, each sample of which would be taken for a batch."""
+    """Raises `TrainingError` for what gives no batches.
+
+    It is a dataset, each sample of which would be taken for a batch, or cannot be gone through.
+    """
+    if not (hasattr(type(given), "__iter__") or hasattr(type(given), "__getitem__")):
+        called = callable(given) and not isinstance(given, Module)
+        cure = "call it, and give what it returns" if called else "write Loader(dataset, 32)"
+        raise TrainingError(f"{call}: batches are asked for, got {type(given).__name__}; {cure}")
     if isinstance(given, IndexedDataset):
         raise TrainingError(
             f"{call}: batches are asked for, and a dataset ({type(given).__name__}) gives one "

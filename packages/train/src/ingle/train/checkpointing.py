@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingle.nn import StateError, require_writable
 from ingle.tensor import transaction
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError
 
 from . import nonfinite, resuming
@@ -36,7 +37,7 @@ class Checkpoints:
         every: int | None,
         seconds: float | None,
     ) -> None:
-        if seconds is not None and not seconds > 0:
+        if seconds is not None and not number("Learner", "checkpoint_seconds", seconds) > 0:
             raise ArgumentError(f"Learner: checkpoint_seconds must be positive, got {seconds}")
         for name, given in (("every", every), ("seconds", seconds)):
             if given is not None and store is None:

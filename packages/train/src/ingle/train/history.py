@@ -6,11 +6,10 @@ import csv
 import io
 import json
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ingle.nn import atomic_write, writing
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor import argument_checks
 
 from .callbacks import Callback, Record
 from .errors import TrainingError
@@ -46,10 +45,8 @@ class JSONLLogger(Callback):
     """
 
     def __init__(self, path: str | os.PathLike[str], *, every: int = 1) -> None:
-        if every < 0:
-            raise ArgumentError(f"JSONLLogger: every must not be negative, got {every}")
-        self.path = Path(path)
-        self.every = every
+        self.path = argument_checks.path("JSONLLogger", "path", path)
+        self.every = argument_checks.whole("JSONLLogger", "every", every, least=0)
 
     def on_fit_start(self, learner: Learner) -> None:
         kept = []
@@ -97,8 +94,9 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     >>> read_jsonl(path)
     [{'step': 1, 'loss': 0.5}]
     """
+    path = argument_checks.path("read_jsonl", "path", path)
     try:
-        lines = Path(path).read_text(encoding="utf-8").splitlines(keepends=True)
+        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
     except UnicodeDecodeError as error:
         raise TrainingError(f"{path}: this is no log of a training: {error}") from None
     found = []
@@ -140,7 +138,7 @@ class CSVLogger(Callback):
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = argument_checks.path("CSVLogger", "path", path)
 
     def on_epoch(self, learner: Learner, record: Record) -> None:
         columns = list(dict.fromkeys(key for r in learner.history for key in r))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import ingle.tensor as it
 from ingle.autodiff import no_grad
@@ -16,7 +16,7 @@ from ingle.dataset import Loader
 from ingle.nn import Module
 from ingle.optim import LossScaler, Optimizer, clip_grad_norm
 from ingle.tensor import Device, DType, Gradients, Tensor
-from ingle.tensor.argument_checks import whole
+from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
 
@@ -115,13 +115,16 @@ class Learner:
         _at_least_one("accumulate", accumulate)
         _at_least_one("checkpoint_every", checkpoint_every)
         arguments.check(model, optimizer, loss, metrics, callbacks)
+        arguments.check_functions(augment=augment, transform=transform)
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
         self.metrics: list[Metric] = [m.fresh() for m in (MeanLoss(), *metrics)]
         _different_names(self.metrics)
         self.accumulate, self.augment, self.transform = accumulate, augment, transform
-        self.max_grad_norm = max_grad_norm
+        self.max_grad_norm = (
+            None if max_grad_norm is None else number("Learner", "max_grad_norm", max_grad_norm)
+        )
         self.precision = None if precision is None else as_dtype(precision)
         it.precision(self.precision)  # refuses other dtypes
         self.scaler = LossScaler(enabled=self.precision is it.float16)
@@ -143,6 +146,9 @@ class Learner:
         self.position: tuple[int, int | None] = (0, None)
         self._ends_now = False
         self._evaluated: tuple[int, Record] | None = None
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise other_calls.missing(name)
 
     @other_calls.explained(other_calls.FIT, arrays=True)
     def fit(
@@ -182,7 +188,8 @@ class Learner:
         _at_least_one("valid_every", valid_every)
         arguments.require_count("epochs", epochs)
         arguments.check_batches("fit", batches)
-        arguments.check_batches("fit", valid)
+        if valid is not None:
+            arguments.check_batches("fit", valid)
         if valid_every is not None and valid is None:
             raise ArgumentError("fit: valid_every needs fit(..., valid=...)")
         self.epochs = epochs

@@ -48,6 +48,22 @@ default_root_dir output_dir: checkpoints="runs/first"
 accelerator device: model.to("cuda"), or with it.device("cuda"): around the program
 """)
 
+METHODS = table("""
+predict: model.eval()(x), under autodiff.no_grad()
+compile: leave it out; the optimizer, the loss and metrics are arguments of Learner
+validate test score: learner.evaluate(batches)
+train: learner.fit(batches, epochs=3)
+save save_model save_checkpoint: nn.save(path, model), or Learner(..., checkpoints=folder)
+load load_model load_checkpoint: nn.load(path, into=model), or fit(..., resume=path)
+summary: nn.summary(model)
+""")
+
+
+def missing(name: str) -> AttributeError:
+    """The error for an attribute that learners lack."""
+    said = f"Learner has no attribute {name!r}"
+    return AttributeError(f"{said}; write {METHODS[name]}" if name in METHODS else said, name=name)
+
 
 def explained(
     options: Mapping[str, str], arrays: bool = False

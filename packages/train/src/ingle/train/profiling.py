@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from ingle.nn import atomic_write
-from ingle.tensor import Tensor
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor import Tensor, argument_checks
 
 from .callbacks import Callback
 from .gauges import Gauges
@@ -58,13 +56,9 @@ class Profiler(Callback):
         skip: int = 5,
         modules: bool = True,
     ) -> None:
-        if steps < 1 or skip < 0:
-            raise ArgumentError(
-                f"Profiler: steps must be at least 1 and skip at least 0, got {steps} and {skip}"
-            )
-        self.path = Path(path)
-        self.steps = steps
-        self.skip = skip
+        self.path = argument_checks.path("Profiler", "path", path)
+        self.steps = argument_checks.whole("Profiler", "steps", steps, least=1)
+        self.skip = argument_checks.whole("Profiler", "skip", skip, least=0)
         self.modules = modules
         self._events: list[dict[str, Any]] = []
         self._handles: list[Any] = []

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from ingle.nn import CheckpointError, FileWriteError, atomic_write, load, save, writing
-from ingle.tensor import transaction
+from ingle.tensor import argument_checks, transaction
 from ingle.tensor.callers import warn
-from ingle.tensor.errors import ArgumentError
 
 from .background import BackgroundWrite, frozen
 from .callbacks import Mode, better, checked_mode, monitored
@@ -61,10 +60,8 @@ class CheckpointStore:
         mode: Mode = "max",
         background: bool = False,
     ) -> None:
-        if keep < 1:
-            raise ArgumentError(f"CheckpointStore: keep must be at least 1, got {keep}")
-        self.folder = Path(folder)
-        self.keep = keep
+        self.folder = argument_checks.path("CheckpointStore", "folder", folder)
+        self.keep = argument_checks.whole("CheckpointStore", "keep", keep, least=1)
         self.monitor = monitor
         self.mode: Mode = checked_mode("CheckpointStore", mode)
         self.background = background

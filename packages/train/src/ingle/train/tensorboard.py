@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ingle.nn import writing
+from ingle.tensor import argument_checks
 
 from .number_logging import NumberLogger
 
@@ -44,7 +45,7 @@ class EventWriter:
     """
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        self.folder = Path(folder)
+        self.folder = argument_checks.path("EventWriter", "folder", folder)
         self.path: Path | None = None
 
     def begin(self, step: int) -> None:

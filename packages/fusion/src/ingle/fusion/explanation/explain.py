@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from ingle.tensor.errors import OperandError
 from ingle.tensor.file_errors import writing
 from ingle.tensor.pytree import flatten
 
@@ -166,7 +167,7 @@ def explain(
     >>> print(explain(lambda x: it.exp(x) + 1.0, it.ones(3), runs=0))  # doctest: +ELLIPSIS
     2 operations recorded, ...
     """
-    recording, entry, leaves = _recorded(function, args, kwargs)
+    recording, entry, leaves = _recorded("explain", function, args, kwargs)
     executable = prepare(recording.fusion.inner, entry.graph)
     numbers, given = entry.inputs(leaves)
     seconds = _measured(lambda: executable(given, numbers), runs) if runs else None
@@ -216,13 +217,18 @@ def graph_of(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Graph:
     %3: float32[2, 3] = multiply() on %1, %2
     return %3
     """
-    _, entry, _ = _recorded(function, args, kwargs)
+    _, entry, _ = _recorded("graph_of", function, args, kwargs)
     return entry.graph
 
 
 def _recorded(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    call: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[RecordedRun, Specialization, list[Any]]:
+    if not callable(function):
+        raise OperandError(
+            f"{call}: needs a function of tensors, got {type(function).__name__}; write "
+            f"{call}(f, x) for what f(x) computes"
+        )
     leaves = flatten((args, kwargs))
     recording = recorded_run(_written(function), args, kwargs, leaves)
     return recording, recording.entry()[0], leaves

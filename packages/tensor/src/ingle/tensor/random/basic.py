@@ -40,12 +40,18 @@ def uniform(
         generator: to draw from; the default generator if not given.
 
     Raises:
-        ArgumentError: `low` exceeds `high`.
+        ArgumentError: `low` exceeds `high`, or two integers may both be sizes or the range.
 
     >>> import ingle.tensor as it
     >>> it.random.uniform((2, 3)).shape
     (2, 3)
     """
+    if type(shape) is type(low) is int and type(high) is float and low >= high:
+        # Elsewhere such numbers are the range, or two sizes.
+        raise ArgumentError(
+            f"uniform: {shape}, {low} may be a range or two sizes, and the shape comes first; "
+            f"write uniform((), {shape}, {low}), or uniform(({shape}, {low}))"
+        )
     size = _rules.as_shape(shape, "uniform")
     to = default_float() if dtype is None else as_dtype(dtype)
     _rules.check_numbers("uniform", low=low, high=high)

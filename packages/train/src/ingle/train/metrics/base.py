@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, Self
+from typing import Any, NoReturn, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ingle.tensor import Tensor
-from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 
 Doubles = NDArray[np.float64]
 Counts = NDArray[np.int64]
@@ -53,6 +53,13 @@ class Metric:
     def compute(self) -> Any:
         """The value over all that was gathered: a float, or an array for what is no number."""
         raise NotImplementedError
+
+    def __call__(self, *batch: object) -> NoReturn:
+        name = type(self).__name__
+        raise OperandError(
+            f"{name}: a metric is no function; write metric.update(outputs, targets, loss) for "
+            f"each batch, then metric.compute(), or Learner(..., metrics=[{name}()])"
+        )
 
     def fresh(self) -> Self:
         """A copy that has gathered nothing."""

@@ -83,7 +83,7 @@ class ConfusionMatrix(Metric):
     name = "confusion"
 
     def __init__(self, classes: int) -> None:
-        self.classes = classes
+        self.classes = whole("ConfusionMatrix", "classes", classes, least=1)
         self.reset()
 
     def reset(self) -> None:

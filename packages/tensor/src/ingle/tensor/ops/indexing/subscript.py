@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 import numpy as np
 
 from ...contract import Handle, Shape
 from ...dispatch import TensorLike, handle_of, wrap
-from ...errors import DTypeError, ShapeError
+from ...errors import DTypeError, OperandError, ShapeError
 from .._rules import INEXACT, NUMERIC, REAL
 from ..creation.conversion import asarray
 from ..creation.filled import ones
@@ -158,6 +158,30 @@ class IndexedUpdate:
     def __getitem__(self, key: Any) -> IndexedUpdate:
         return IndexedUpdate(self._x, key)
 
+    def __setitem__(self, key: Any, value: object) -> NoReturn:
+        raise OperandError(
+            "x.at[...] = value: nothing is assigned to x.at; write x[key] = value, or "
+            "y = x.at[key].set(value) for a new tensor"
+        )
+
+    def __call__(self, *key: object) -> NoReturn:
+        raise OperandError("x.at(...): a key goes in brackets; write x.at[key].set(value)")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise AttributeError(
+            f"x.at[...] has no attribute {name!r}; write {_UPDATES.get(name, _ANY_UPDATE)}",
+            name=name,
+        )
+
+    def _no_operand(self, other: object = None) -> NoReturn:
+        raise OperandError(
+            "x.at[...] is no tensor, and no operand; write x.at[key].add(value) for a new tensor "
+            "(or subtract, multiply, divide), x[key] for the elements"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _no_operand
+    __truediv__ = __rtruediv__ = __pow__ = __matmul__ = __neg__ = _no_operand
+
     def get(self) -> Tensor:
         """The indexed elements: `x[key]`."""
         return getitem(self._x, self._key)
@@ -200,6 +224,18 @@ class IndexedUpdate:
     def min(self, value: Any) -> Tensor:
         """The tensor with the smaller of each indexed element and a value."""
         return updated(self._x, self._key, value, "min")
+
+
+_UPDATES = {
+    "mul": "x.at[key].multiply(value)",
+    "sub": "x.at[key].subtract(value)",
+    "div": "x.at[key].divide(value)",
+    "assign": "x.at[key].set(value)",
+}
+_ANY_UPDATE = (
+    "x[key] for the elements, x.at[key].apply(function) for an update other than get, set, add, "
+    "subtract, multiply, divide, max and min"
+)
 
 
 class _Gathered:

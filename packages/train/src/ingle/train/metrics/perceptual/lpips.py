@@ -7,6 +7,7 @@ from typing import Literal
 import ingle.tensor as it
 from ingle import nn
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import number
 from ingle.tensor.errors import ArgumentError
 
 from ..base import Mean, doubles
@@ -109,7 +110,7 @@ class LPIPS(Mean):
     name = "lpips"
 
     def __init__(self, net: LPIPSNet, *, low: float = 0.0, high: float = 1.0) -> None:
-        if not low < high:
+        if not number("LPIPS", "low", low) < number("LPIPS", "high", high):
             raise ArgumentError(f"LPIPS: low must be below high, got {low} and {high}")
         self.net = net
         self.low, self.high = low, high
