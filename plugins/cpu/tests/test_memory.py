@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import _thread
+import operator
+import signal
+import sys
+from collections import deque
+
 import numpy as np
 import pytest
 
@@ -139,3 +145,35 @@ def test_a_finalizer_leaves_the_memory_to_the_job():
     handle.leave_to(job, old=False)
     del handle
     assert job.garbage == [memory]
+
+
+def test_ctrl_c_is_not_lost_where_a_handle_goes(monkeypatch):
+    lost, held = [], [new_handle(backend_of("cpu").inner, Aval((4,), float32))]
+    memory = held[0].memory
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            # Both in one call of C, so that the finalizer is the next that Python could begin.
+            deque(map(operator.call, [_thread.interrupt_main, held.clear]), maxlen=0)
+    finally:
+        signal.signal(signal.SIGINT, handler)
+    assert not lost
+    assert new_handle(backend_of("cpu").inner, Aval((4,), float32)).memory is memory
+
+
+def test_a_handle_that_ctrl_c_cut_off_goes_in_silence(monkeypatch):
+    lost = []
+    monkeypatch.setattr(sys, "unraisablehook", lost.append)
+    CpuHandle.__new__(CpuHandle)
+    assert not lost
+
+
+def test_memory_that_numpy_has_seen_is_not_lent_again():
+    handle = new_handle(backend_of("cpu").inner, Aval((4,), float32))
+    handle.fill(np.arange(4, dtype=np.float32))
+    memory, seen = handle.memory, handle.array
+    del handle
+    others = [new_handle(backend_of("cpu").inner, Aval((4,), float32)) for _ in range(300)]
+    assert memory not in [other.memory for other in others]
+    assert seen.tolist() == [0, 1, 2, 3]

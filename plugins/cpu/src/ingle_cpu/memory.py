@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import math
 import weakref
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from functools import partial
 from operator import attrgetter
-from types import NoneType
+from types import MethodType, NoneType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -33,6 +34,8 @@ SMALL = 1 << 16
 _MOST_FREE = 256
 _LINE_BITS = 6
 _LINE = 1 << _LINE_BITS
+_nothing = bool
+"""Does nothing when it is called, without a function of Python's."""
 _exclusive_of, _memory_of, _seen_of = map(attrgetter, ("exclusive", "memory", "_seen"))
 
 
@@ -47,7 +50,11 @@ def lent_memory(nbytes: int) -> Lent:
 
 
 class _Small:
-    """A small block of memory of its own, of `2 ** bits` bytes."""
+    """A small block of memory of its own, of `2 ** bits` bytes.
+
+    Attributes:
+        home: takes it back.
+    """
 
     __slots__ = ("address", "buffer", "home", "start")
 
@@ -55,14 +62,14 @@ class _Small:
         # An array of NumPy's would take six times as long to tell its address.
         self.buffer: Any = _BUFFERS[bits]()
         first = ctypes.addressof(self.buffer)
-        self.home = _free[bits]
+        self.home: Callable[[_Small], None] = _free[bits].append
         self.start = -first % _LINE
         self.address = first + self.start
 
 
 _BUFFERS = [ctypes.c_char * ((1 << bits) + _LINE) for bits in range(SMALL.bit_length())]
-_free: list[list[_Small]] = [[] for _ in range(SMALL.bit_length())]
-"""By the logarithm of their size."""
+_free: list[deque[_Small]] = [deque(maxlen=_MOST_FREE) for _ in range(SMALL.bit_length())]
+"""By the logarithm of their size; of more than these the oldest is given up."""
 
 
 class _Borrowed:
@@ -133,7 +140,7 @@ class CpuHandle(ArrayHandle):
         prepacked: the elements packed into panels. A write over the memory drops it.
     """
 
-    __slots__ = ("_seen", "address", "memory", "owned", "prepacked")
+    __slots__ = ("_let_go", "_seen", "address", "memory", "owned", "prepacked")
 
     def __init__(self, backend: Cpu, aval: Aval, memory: _Small | Block | _Borrowed) -> None:
         self.backend = backend
@@ -143,13 +150,24 @@ class CpuHandle(ArrayHandle):
         self.prepacked: PackedCache | None = None
         self.memory = memory
         self.address = memory.address
+        self._let_go: Callable[[], object]
+        if type(memory) is _Small:
+            self._let_go = MethodType(memory.home, memory)
+        else:
+            self._let_go = memory.release if isinstance(memory, Block) else _nothing
 
     @property
     def array(self) -> Any:
         """The value as an array that shares the memory, and keeps it from then on."""
         if self._seen is None:
-            self._seen = _array(self.memory, self.shape, self.dtype.dtype)
+            self._seen = self._exposed()
         return self._seen
+
+    def _exposed(self) -> Any:
+        """An array in the memory, which a small block belongs to from then on."""
+        if type(self.memory) is _Small:
+            self._let_go = _nothing
+        return _array(self.memory, self.shape, self.dtype.dtype)
 
     @property
     def exclusive(self) -> bool:
@@ -186,18 +204,9 @@ class CpuHandle(ArrayHandle):
         """Writes elements into the memory, which nobody has seen yet."""
         np.copyto(_array(self.memory, self.shape, self.dtype.dtype), array)
 
-    def __del__(self) -> None:
-        try:
-            memory, seen = self.memory, self._seen
-        except AttributeError:  # Ctrl-C came while it was made
-            return
-        if type(memory) is _Small:
-            if seen is None:
-                home = memory.home
-                if len(home) < _MOST_FREE:
-                    home.append(memory)
-        elif type(memory) is Block:
-            memory.release()
+    # Python looks the finalizer up and then calls what it got. Ctrl-C is raised as a function of
+    # Python's begins, and in a finalizer it would be lost; what lets go of small blocks is none.
+    __del__ = property(attrgetter("_let_go"))
 
 
 class PendingHandle(CpuHandle):
@@ -219,7 +228,7 @@ class PendingHandle(CpuHandle):
         """The value as an array, once it is written."""
         self._wait()
         if type(self) is PendingHandle:
-            return _array(self.memory, self.shape, self.dtype.dtype)
+            return self._exposed()
         return self.array
 
     @property
@@ -257,9 +266,7 @@ class PendingHandle(CpuHandle):
         if pending is not None:
             pending.job.keep(self.memory)
             return
-        if type(self._seen) is Pending:  # by a job that was never given
-            self._seen = None
-        super().__del__()
+        self._let_go()
 
 
 def give_back(memory: _Small | Block) -> None:
@@ -267,9 +274,7 @@ def give_back(memory: _Small | Block) -> None:
     if isinstance(memory, Block):
         memory.release()
     else:
-        home = memory.home
-        if len(home) < _MOST_FREE:
-            home.append(memory)
+        memory.home(memory)
 
 
 def ours(handle: CpuHandle) -> bool:
