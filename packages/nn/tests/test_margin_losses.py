@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle import nn
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, ShapeError
 
 torch = pytest.importorskip("torch")
 
@@ -86,5 +86,9 @@ def test_bad_input() -> None:
         nn.TripletMarginWithDistanceLoss(margin=0.0)
     with pytest.raises(ArgumentError, match="LpLoss: p must be above 0"):
         nn.LpLoss(0.0)
+    with pytest.raises(ArgumentError, match="LpLoss: p must be a number, got '2'"):
+        nn.LpLoss("2")  # type: ignore[arg-type]
+    with pytest.raises(ShapeError, match=r"GramMatrixLoss: .*4 axes.*got shape \(2, 3\)"):
+        nn.GramMatrixLoss()(it.ones((2, 3)), it.ones((2, 3)))
     with pytest.raises(it.errors.IngleError, match="3"):
         nn.MarginRankingLoss()(it.ones((2, 3)), it.ones((2, 4)), it.ones((2, 3)))

@@ -140,6 +140,7 @@ def test_rows_that_are_given() -> None:
         (lambda: nn.Embedding(3, 2, _weight=it.ones((2, 2))), ShapeError, "shape (3, 2)"),
         (lambda: nn.Embedding.from_pretrained([1.0]), ShapeError, "must have 2 axes"),
         (lambda: nn.RReLU(0.5, 0.1), ArgumentError, "lower=0.5 must be at most"),
+        (lambda: nn.RReLU("0.1"), ArgumentError, "RReLU: lower must be a number, got '0.1'"),
         (lambda: nn.Softmax2d()(it.ones((2, 2))), ShapeError, "3 or 4 axes"),
         (lambda: nn.Dropout2d(1.5), ArgumentError, "Dropout2d: p must be a probability"),
         (lambda: nn.Dropout2d()(it.ones((2, 2))), ShapeError, "x must have 3 or 4 axes"),

@@ -14,7 +14,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.tensor import pytorch_names
-from ingle.tensor.errors import ArgumentError, OperandError
+from ingle.tensor.errors import ArgumentError, AxisError, OperandError
 from ingle.tensor.pytorch_names import answer, home, refused, renamed
 
 torch = pytest.importorskip("torch")
@@ -272,3 +272,17 @@ def test_answers_for_methods_are_calls(name: str, told: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(it.zeros((2, 2)), name)
     assert str(caught.value) == f"Tensor has no attribute {name!r}; {told}"
+
+
+def test_what_no_shape_can_be_taken_of() -> None:
+    x = it.ones((2, 3))
+    for method in (x.expand_as, x.view_as, x.reshape_as, x.type_as):
+        with pytest.raises(OperandError, match="other must be a tensor, got list"):
+            method([1.0])
+    for dim in (2, -3):
+        with pytest.raises(AxisError, match=rf"size: dim={dim} is out of range for shape \(2, 3\)"):
+            x.size(dim)
+    with pytest.raises(ArgumentError, match=r"size: dim must be an integer, got 0\.5"):
+        x.size(0.5)
+    with pytest.raises(ArgumentError, match=r"pad: widths=\[1.0, 2.0\] must be a number, a pair"):
+        it.pad(x, [1.0, 2.0])

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
+from ingle.tensor.argument_checks import number
 from ingle.tensor.dispatch import TensorLike
-from ingle.tensor.errors import ArgumentError
+from ingle.tensor.errors import ArgumentError, ShapeError
 
 from .losses import Reduction, _Loss, _WeightedLoss
 
@@ -228,7 +229,7 @@ class LpLoss(_Loss):
 
     def __init__(self, p: float, reduction: Reduction = "mean") -> None:
         super().__init__(reduction)
-        if p <= 0:
+        if number("LpLoss", "p", p) <= 0:
             raise ArgumentError(f"LpLoss: p must be above 0, got {p}")
         self.p = p
 
@@ -252,6 +253,11 @@ class GramMatrixLoss(_Loss):
 
 def _gram(x: TensorLike) -> Tensor:
     x = it.asarray(x)
+    if x.ndim != 4:
+        raise ShapeError(
+            "GramMatrixLoss: x and target must have 4 axes, (batch, channels, height, width), got "
+            f"shape {x.shape}"
+        )
     n, c, h, w = x.shape
     rows = it.reshape(x, (n, c, h * w))
     return rows @ rows.mT / (c * h * w)

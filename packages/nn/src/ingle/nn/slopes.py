@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import ingle.tensor as it
 from ingle.tensor import Device, Tensor
+from ingle.tensor.argument_checks import number
 from ingle.tensor.dispatch import TensorLike
 from ingle.tensor.errors import ArgumentError
 from ingle.tensor.other_names import also
@@ -70,7 +71,7 @@ class RReLU(Module):
     generator: Generator | None = None
 
     def __post_init__(self) -> None:
-        if not self.lower <= self.upper:
+        if not number("RReLU", "lower", self.lower) <= number("RReLU", "upper", self.upper):
             raise ArgumentError(f"RReLU: lower={self.lower} must be at most upper={self.upper}")
 
     def forward(self, x: TensorLike) -> Tensor:

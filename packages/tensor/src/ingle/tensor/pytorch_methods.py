@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 from . import ops
 from .device import Device
 from .dtypes import DType, as_dtype
-from .errors import ArgumentError, DTypeError
+from .errors import ArgumentError, AxisError, DTypeError, OperandError
+from .ops._rules import as_int
 from .static_values import SymbolicInt
 
 if TYPE_CHECKING:
@@ -67,7 +68,12 @@ class Elements(int):
     shape: Shape
 
     def __call__(self, dim: int | None = None) -> Any:
-        return self.shape if dim is None else self.shape[dim]
+        if dim is None:
+            return self.shape
+        found = as_int(dim, "size", "dim")
+        if not -len(self.shape) <= found < len(self.shape):
+            raise AxisError(f"size: dim={found} is out of range for shape {self.shape}")
+        return self.shape[found]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return int, (int(self),)
@@ -138,7 +144,7 @@ class PyTorchMethods:
 
     def view_as(self, other: Tensor) -> Tensor:
         """The same elements in the shape of another tensor."""
-        return _reshaped(self, (other.shape,))
+        return _reshaped(self, (_like("view_as", other).shape,))
 
     reshape_as = view_as
 
@@ -167,7 +173,7 @@ class PyTorchMethods:
 
     def expand_as(self, other: Tensor) -> Tensor:
         """Broadcast to the shape of another tensor."""
-        return ops.broadcast_to(self, other.shape)  # type: ignore[arg-type]
+        return ops.broadcast_to(self, _like("expand_as", other).shape)  # type: ignore[arg-type]
 
     def dim(self) -> Int:
         """The number of axes; `x.ndim`."""
@@ -227,7 +233,7 @@ class PyTorchMethods:
 
     def type_as(self, other: Tensor) -> Tensor:
         """Cast to the dtype of another tensor."""
-        return ops.astype(self, other.dtype)  # type: ignore[arg-type]
+        return ops.astype(self, _like("type_as", other).dtype)  # type: ignore[arg-type]
 
     def float(self) -> Tensor:
         """Cast to float32."""
@@ -288,6 +294,13 @@ class PyTorchMethods:
 
 def _reshaped(x: Any, shape: tuple[Any, ...]) -> Tensor:
     return ops.reshape(x, shape[0] if len(shape) == 1 else shape)
+
+
+def _like(name: str, other: Any) -> Any:
+    """A tensor, cell or array, whose shape or dtype is meant."""
+    if hasattr(other, "shape") and hasattr(other, "dtype"):
+        return other
+    raise OperandError(f"{name}: other must be a tensor, got {type(other).__name__}")
 
 
 def _refusing(method: Callable[..., Any], name: str) -> Callable[..., Any]:

@@ -116,7 +116,8 @@ def _pairs(widths: Any, shape: Shape) -> list[tuple[int, int]]:
     given = list(widths)
     if len(given) == 2 and all(hasattr(n, "__index__") for n in given):
         given = [tuple(given)] * len(shape)
-    if len(given) != len(shape) or any(hasattr(p, "__index__") or len(p) != 2 for p in given):
+    paired = all(isinstance(p, (list, tuple)) and len(p) == 2 for p in given)
+    if len(given) != len(shape) or not paired:
         raise ArgumentError(
             f"pad: widths={widths!r} must be a number, a pair (before, after), or a pair for each "
             f"of the {len(shape)} axes of shape {shape}{_of_pytorch(given, len(shape))}"
