@@ -102,7 +102,9 @@ def test_a_misspelled_option_says_what_was_meant() -> None:
     model = nn.Linear(2, 2)
     with pytest.raises(ArgumentError, match=r"SGD: .*'momentom'; did you mean 'momentum'"):
         optim.SGD(model, lr=0.1, momentom=0.9)
-    with pytest.raises(ArgumentError, match=r"AdamW: .*'weight_decai'; did you mean 'weight_decay'"):
+    with pytest.raises(
+        ArgumentError, match=r"AdamW: .*'weight_decai'; did you mean 'weight_decay'"
+    ):
         optim.AdamW(model, lr=0.1, weight_decai=0.1)
 
 
