@@ -17,7 +17,8 @@ from ingle.fusion.ir.short_graph import UnlikeError
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.schedule import repeated_layers, scheduler
 from ingle.fusion.schedule.donation import donors
-from ingle.fusion.schedule.repeated_layers import LoweredGroup, ordered, shortened
+from ingle.fusion.schedule.moved_groups import LoweredGroup
+from ingle.fusion.schedule.repeated_layers import ordered, shortened
 from ingle.fusion.schedule.schedule import laid_out
 from ingle.fusion.schedule.scheduler import Scheduler
 from ingle.tensor.contract import Aval
@@ -40,13 +41,20 @@ def planned_at_once(monkeypatch):
 @pytest.fixture
 def both(monkeypatch):
     """Plans what is compiled in both ways; the nodes of graphs with layers, and those planned."""
-    sequence, found = Scheduler.sequence, []
+    sequence, repeated, found, again = Scheduler.sequence, Scheduler._repeated, [], []
+
+    def noting_groups(self):
+        groups = repeated(self)
+        again.append(groups is not None)
+        return groups
+
+    monkeypatch.setattr(Scheduler, "_repeated", noting_groups)
 
     def planned(scheduler, way):
         lengths = []
 
-        def noting(graph, layers):
-            short = way(graph, layers)
+        def noting(graph, *given):
+            short = way(graph, *given)
             lengths.extend([] if short is None else [len(short.graph.nodes)])
             return short
 
@@ -56,9 +64,10 @@ def both(monkeypatch):
 
     def twice(self):
         graph, pairs = self._graph, self._donors
-        whole, _ = planned(Scheduler(graph, self._legality, pairs), lambda graph, layers: None)
+        whole, _ = planned(Scheduler(graph, self._legality, pairs), lambda *given: None)
         now, lengths = planned(self, shortened)
         if lengths:
+            assert again[-1], "layers were found, and the whole graph was planned"
             assert list(now.calls) == list(whole.calls)
             one, other = laid_out(now), laid_out(whole)
             assert (one.arena, one.own, one.inline) == (other.arena, other.own, other.inline)
@@ -94,6 +103,8 @@ MODELS = {
         (8, 32),
     ),
     "alternating": (lambda: [Alternating(16)], (8, 16)),
+    "norms first": (lambda: [nn.LayerNorm(16), nn.Linear(16, 16), nn.GELU()], (8, 16)),
+    "dropout": (lambda: [nn.Linear(16, 16), nn.ReLU(), nn.Dropout(0.1)], (8, 16)),
     "many rows of an mlp": (lambda: [nn.Linear(32, 32), nn.LayerNorm(32), nn.GELU()], (300, 32)),
 }
 
@@ -146,7 +157,7 @@ def test_layers_are_planned_once(monkeypatch):
     monkeypatch.setattr(Scheduler, "groups", noting)
     now = trained("mlp")
     assert len(planned) == 1
-    monkeypatch.setattr(scheduler, "shortened", lambda graph, layers: None)
+    monkeypatch.setattr(scheduler, "shortened", lambda *given: None)
     whole = trained("mlp")
     assert 3 * planned[0] < 2 * planned[1]
     for one, other in zip(now, whole, strict=True):

@@ -98,12 +98,14 @@ class _NestEntry(NamedTuple):
     Attributes:
         code: the kernel.
         units, grain: how much work there is, and into multiples of how much it is split.
-        scalars: the place of the first number in its arguments.
+        args: its arguments, without the numbers that it is given.
+        scalars: the place of the first of these.
     """
 
     code: Code
     units: int
     grain: int
+    args: Sequence[int]
     scalars: int
 
 
@@ -135,6 +137,7 @@ class TableBuilder:
         self._addressed: list[int] = []
         self._tuned: dict[str, Asked] = {}
         self._products: dict[Any, _Product] = {}
+        self._by_call: dict[tuple[int, Choice | None], _Product] = {}
         self._wholes: dict[Any, Contraction] = {}
         self._nests: dict[Any, _NestEntry] = {}
 
@@ -217,14 +220,11 @@ class TableBuilder:
     def _add_contraction(self, call: ContractionCall, number: int, launch: Launch) -> None:
         named = {A: launch.pointers[0], B: launch.pointers[1]}
         named |= {Pointer("operand", k): p for k, p in enumerate(launch.pointers[2:])}
-        call = with_rows_joined(call)
-        problem, strides = problem_of(call), tuple([o.strides for o in call.operands])
         ready = self._ready.get(number)
         packed = None if ready is None else ready[1]
-        key = (problem, strides, call.code, call.dtypes, call.stores, call.scalar_dtypes, packed)
-        product = self._products.get(key)
+        product = self._by_call.get((id(call), packed))
         if product is None:
-            product = self._products[key] = self._product(call, problem, strides, packed)
+            product = self._by_call[id(call), packed] = self._product_of(call, packed)
         made = product.made
         if ready is not None:
             named[B] = BufferOffset(ready[0], 0)
@@ -235,6 +235,16 @@ class TableBuilder:
         # Scalars stand behind everything else that the last entry, which computes, is given.
         start = len(self._args) - 1 - len(launch.scalars)
         self._give(start, launch)
+
+    def _product_of(self, call: ContractionCall, packed: Choice | None) -> _Product:
+        """The entries of a call, and of all others that compute the same."""
+        call = with_rows_joined(call)
+        problem, strides = problem_of(call), tuple([o.strides for o in call.operands])
+        key = (problem, strides, call.code, call.dtypes, call.stores, call.scalar_dtypes, packed)
+        product = self._products.get(key)
+        if product is None:
+            product = self._products[key] = self._product(call, problem, strides, packed)
+        return product
 
     def _add_entries(self, made: Contraction, named: dict[Pointer, BufferOffset]) -> int:
         """Adds the entries of a template, and returns where the arguments of the last begin."""
@@ -283,28 +293,26 @@ class TableBuilder:
         """How a product is computed whose operands are not in panels yet; see `choice_for`."""
         return choice_for(problem, workers, asked)
 
-    def _nest(self, nest: Nest, sizes: tuple[int, ...]) -> _NestEntry:
-        found = self._nests.get((id(nest), sizes))
+    def _nest(self, call: NestCall) -> _NestEntry:
+        found = self._nests.get(id(call))
         if found is None:
-            scalars = layout(nest).scalar(0)
-            found = _NestEntry(kernel_of(nest), units(nest, sizes), grain_of(nest, sizes), scalars)
-            self._nests[id(nest), sizes] = found
+            nest, sizes = call.nest, call.sizes
+            strides = [s for along in call.strides for s in along]
+            args = [*sizes, *strides, *[0] * len(call.scalars), *call.fixed]
+            work = units(nest, sizes), grain_of(nest, sizes)
+            found = _NestEntry(kernel_of(nest), *work, args, layout(nest).scalar(0))
+            self._nests[id(call)] = found
         return found
 
     def _add_nest(self, call: NestCall, launch: Launch) -> None:
-        code, count, grain, scalars = self._nest(call.nest, call.sizes)
+        code, count, grain, args, scalars = self._nest(call)
         self._code.append(code)
-        first = len(self._base_of), len(self._args)
-        self._entries.append(TableEntry(code.addresses[0], *first, count, grain))
+        start = len(self._args)
+        self._entries.append(TableEntry(code.addresses[0], len(self._base_of), start, count, grain))
         for pointer in launch.pointers:
             self._base_of.append(pointer.buffer)
             self._offset_of.append(pointer.offset)
-        start = len(self._args)
-        self._args.extend(call.sizes)
-        for strides in call.strides:
-            self._args.extend(strides)
-        self._args.extend([0] * len(launch.scalars))
-        self._args.extend(call.fixed)
+        self._args.extend(args)
         self._give(start + scalars, launch)
 
     def _give(self, at: int, launch: Launch) -> None:

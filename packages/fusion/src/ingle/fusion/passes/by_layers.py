@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from ..fusion import Fusion
     from ..grouping.legality import Legality
 
-KEPT, STEADY = 6, 2
+KEPT, STEADY = 5, 2
 """Layers that passes see, and the one of these that is written again. Those at the ends become
 other things, and what takes a value of a layer in the middle is in a layer itself."""
 FEWEST_RECORDED = 256

@@ -41,7 +41,8 @@ class Launch(NamedTuple):
     """A call of a plan, with its operands as places in buffers.
 
     Attributes:
-        call: the kernel and its sizes; a `WholeCall` where `launches_whole` took it.
+        call: the kernel and its sizes, without values and nodes (see `BareCalls`); a `WholeCall`
+            where `launches_whole` took it.
         pointers: for a nest its operands; for a contraction A, B and the epilogue's operands.
         scalars: positions among the plan's scalars.
         operations: the names of what it computes, for messages.

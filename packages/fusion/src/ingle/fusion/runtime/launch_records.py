@@ -30,7 +30,7 @@ _KINDS: tuple[type[Any], ...] = (
     Instruction, Windows, Fold, Dots, WholeCall, Extend,
 )  # fmt: skip
 _NUMBERS: dict[type[Any], int] = {kind: n for n, kind in enumerate(_KINDS)}
-_SHARED = frozenset({Nest, Instruction})
+_SHARED = frozenset({Nest, Instruction, NestCall, ContractionCall, WholeCall})
 _TUPLE, _SAME, _OP, _AVAL, _SCALAR = -1, -2, -3, -4, -5
 _PLAIN = frozenset({type(None), int, str, bool})
 """What stands for itself: most of what there is, so that it gets no call of its own."""
@@ -46,7 +46,7 @@ def written_launches(launches: Sequence[Launch]) -> str:
         TypeError: they hold something that is no data.
     """
     shared: list[str] = []
-    places: dict[Any, int] = {}
+    places: dict[str, int] = {}
     known: dict[int, str] = {}
     plain = {None: "null", True: "true", False: "false"}
     texts: dict[str, str] = {}
@@ -85,11 +85,9 @@ def written_launches(launches: Sequence[Launch]) -> str:
         return f"[{','.join(parts)}]"
 
     def refer(x: Any) -> str:
-        key = (type(x), repr(x))  # tuples are compared by what they hold, where True is 1
-        place = places.get(key)
-        if place is None:
-            content = made(x, _NUMBERS[type(x)])
-            place = places[key] = len(shared)
+        content = made(x, _NUMBERS[type(x)])
+        place = places.setdefault(content, len(shared))
+        if place == len(shared):
             shared.append(content)
         return f"[{_SAME},{place}]"
 

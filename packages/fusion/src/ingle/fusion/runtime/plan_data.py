@@ -11,9 +11,11 @@ from ingle.tensor.contract import Aval
 from ..ir.scalar_program import ScalarProgram
 from ..ir.views import View
 from ..kernel.code import bits_of
+from ..lowering.operands import Argument
 from ..schedule.schedule import Call, HostStep, Schedule, arguments_of, whole
 from ..schedule.whole_calls import WholeCall
 from ..support.source_location import Line
+from .bare_calls import BareCalls
 from .device import BufferOffset, Launch
 from .host_ops import HostCall, host_call
 from .plan_codegen import LinearPlan
@@ -163,12 +165,15 @@ def kernel_run(
         numbers: those by which the plan's run knows values.
         first: the number of the first call among all of the schedule's.
     """
-    place = {s: i for i, s in enumerate(schedule.graph.scalars)}
+    bare, place = BareCalls(), {s: i for i, s in enumerate(schedule.graph.scalars)}
     roots: dict[int, int] = {}
-    launches = [
-        _launch(schedule, call, roots, place)._replace(workspace=schedule.workspaces.get(at))
-        for at, call in enumerate(calls, first)
-    ]
+    launches = []
+    for at, call in enumerate(calls, first):
+        pointers = tuple([_pointer(schedule, a, roots) for a in arguments_of(call)])
+        scalars = tuple([place[s] for s in call.scalars])
+        names = " ".join([schedule.graph.nodes[p].op.operation.name for p in call.nodes])
+        workspace = schedule.workspaces.get(at)
+        launches.append(Launch(bare.of(call), pointers, scalars, names, workspace))
     return launches, tuple([numbers[r] for r in roots])
 
 
@@ -179,23 +184,16 @@ def outputs_of(
     return [_output(schedule, o, numbers) for o in schedule.graph.outputs]
 
 
-def _launch(
-    schedule: Schedule, call: Call | WholeCall, roots: dict[int, int], place: Mapping[int, int]
-) -> Launch:
-    graph = schedule.graph
-    pointers = []
-    for argument in arguments_of(call):
-        aval = graph.values[argument.root].aval
-        offset = argument.offset * aval.dtype.itemsize
-        inside = schedule.offsets.get(argument.root)
-        if inside is not None:
-            pointers.append(BufferOffset(0, inside + offset))
-        else:
-            buffer = roots.setdefault(argument.root, len(roots) + 1)
-            nbytes = math.prod(aval.shape) * aval.dtype.itemsize
-            pointers.append(BufferOffset(buffer, offset, nbytes))
-    names = " ".join([graph.nodes[p].op.operation.name for p in call.nodes])
-    return Launch(call, tuple(pointers), tuple([place[s] for s in call.scalars]), names)
+def _pointer(schedule: Schedule, argument: Argument, roots: dict[int, int]) -> BufferOffset:
+    """Where an operand lies: in the arena, or in the buffer of its root, which `roots` collects."""
+    root = argument.root
+    aval = schedule.graph.values[root].aval
+    offset = argument.offset * aval.dtype.itemsize
+    inside = schedule.offsets.get(root)
+    if inside is not None:
+        return BufferOffset(0, inside + offset)
+    nbytes = math.prod(aval.shape) * aval.dtype.itemsize
+    return BufferOffset(roots.setdefault(root, len(roots) + 1), offset, nbytes)
 
 
 def _output(

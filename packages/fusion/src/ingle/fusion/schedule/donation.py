@@ -10,8 +10,8 @@ from ..ir.graph import Donors
 from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
-from .in_place import in_place, operands_with_strides
-from .schedule import Call, HostStep, Schedule, whole
+from .in_place import in_place
+from .schedule import Call, HostStep, Schedule, arguments_of, whole
 from .whole_calls import WholeCall
 
 Step = NestCall | ContractionCall | WholeCall
@@ -72,7 +72,7 @@ def cut(
 
 
 def _written(call: Step) -> set[int]:
-    return {root for root, argument, _ in _operands(call) if argument.output}
+    return {argument.root for argument in _arguments(call) if argument.output}
 
 
 def donors(
@@ -96,15 +96,17 @@ def donors(
     graph, views = schedule.graph, schedule.views
     makers: dict[int, int] = {}  # the first of those that write a value
     by_library: set[int] = set()
+    last: dict[int, int] = {}  # the last of those that read it
     for number, call in enumerate(calls):
-        for root, argument, _ in _operands(call):
-            if argument.output:
-                makers.setdefault(root, number)
-                if isinstance(call, WholeCall):  # in an order of its own, and where that can begin
-                    by_library.add(root)
+        for argument in _arguments(call):
+            if not argument.output:
+                last[argument.root] = number
+                continue
+            makers.setdefault(argument.root, number)
+            if isinstance(call, WholeCall):  # in an order of its own, and where that can begin
+                by_library.add(argument.root)
     known = [makers.get(views.of(f).root, len(calls)) + 1 for f in flags]
     start = max([begin, *known])
-    last = {r: at for at, call in enumerate(calls) for r, a, _ in _operands(call) if not a.output}
     gone = {views.of(o).root for o in graph.outputs}
     taken: dict[int, int] = {}
     own = frozenset(schedule.own)
@@ -163,6 +165,6 @@ class _Waiting:
             self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
 
 
-def _operands(call: Step | HostStep) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:
+def _arguments(call: Step | HostStep) -> Sequence[Argument]:
     """Those of a kernel; a host's operation comes before all that writes over something."""
-    return iter(()) if isinstance(call, HostStep) else operands_with_strides(call)
+    return () if isinstance(call, HostStep) else arguments_of(call)

@@ -12,7 +12,7 @@ from ..lowering.operands import Argument
 from .whole_calls import WholeCall
 
 
-def operands_with_strides(
+def _operands_with_strides(
     call: NestCall | ContractionCall | WholeCall,
 ) -> Iterator[tuple[int, Argument, tuple[int, ...]]]:
     """Each operand's root, itself, and its strides along the axes of the call."""
@@ -29,7 +29,7 @@ def operands_with_strides(
 
 def in_place(call: NestCall | ContractionCall, source: int, made: int) -> bool:
     """Whether a call may write a value where it reads another: each place after it was read."""
-    operands = list(operands_with_strides(call))
+    operands = list(_operands_with_strides(call))
     writes = [k for k, (root, _, _) in enumerate(operands) if root == made]
     if len(writes) > 1:
         return False

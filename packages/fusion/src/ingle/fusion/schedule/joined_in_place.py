@@ -17,7 +17,7 @@ from ..grouping.two_stage_reduction import is_columns
 from ..ir.graph import Graph
 from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
-from .schedule import Call, HostStep, KernelSequence, arguments_of
+from .schedule import Call, HostStep, KernelSequence, arguments_of, of_values
 
 
 class Copy(NamedTuple):
@@ -134,12 +134,8 @@ def _moved(call: Call, places: Mapping[int, Copy]) -> Call:
     """A call that finds values where they are now."""
     if not any(a.root in places for a in arguments_of(call)):
         return call
-    if isinstance(call, NestCall):
-        return call._replace(arguments=tuple([_argument(a, places) for a in call.arguments]))
-    return call._replace(
-        a=_argument(call.a, places), b=_argument(call.b, places),
-        operands=tuple([_argument(a, places) for a in call.operands]),
-    )  # fmt: skip
+    arguments = [_argument(a, places) for a in arguments_of(call)]
+    return of_values(call, arguments, call.scalars, call.nodes)
 
 
 def _argument(argument: Argument, places: Mapping[int, Copy]) -> Argument:

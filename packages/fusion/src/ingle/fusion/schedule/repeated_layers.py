@@ -1,53 +1,28 @@
 """Layers that come again are planned once.
 
-A graph of many equal layers is planned as one of `KEPT` layers, and what was made of a layer in the
-middle is written again for those that were left out, on their values. So kernels reach from layer
-to layer, and passes decide, as they would have in the whole graph, but at the ends of it. What
-three layers in the middle have in common holds for all between them; if they differ, the whole
-graph is planned.
+A graph of many equal layers is planned as one of `KEPT` layers, and what was made of the layer in
+the middle is written again for those that were left out, on their values. So kernels reach from
+layer to layer, and passes decide, as they would have in the whole graph, but at the ends of it.
+What three layers in the middle have in common holds for all between them; if they differ, a few
+more layers are planned, and then the whole graph.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, TypeAlias
+from collections.abc import Sequence
 
 from ..ir.graph import Graph
-from ..ir.layers import Layers, Spot, layers_of
+from ..ir.layers import Layers, layers_of
 from ..ir.short_graph import FEWEST_NODES, ShortGraph, UnlikeError
 from ..ir.views import Views
-from ..lowering.nests import NestCall
 from ..support.time_slices import tick
-from .schedule import Call, HostStep, arguments_of
+from .moved_groups import LoweredGroup, MovedGroup, Numbered, Reference
+from .schedule import HostStep, arguments_of
 
-KEPT = 5
-"""Layers that are planned."""
-STEADY = 2
-"""The one of these that is written again; the two beside it have to be like it."""
-
-
-class LoweredGroup(NamedTuple):
-    """The calls of a group of operations, which run one after the other.
-
-    Attributes:
-        nodes: the positions of those that it was made of, in order; groups run in the order of
-            their first ones, as far as they can.
-        needs: the first nodes of groups that run before it.
-        calls: none, if nobody needs what it computes. They may compute other groups' nodes again.
-    """
-
-    nodes: tuple[int, ...]
-    needs: tuple[int, ...]
-    calls: tuple[Call | HostStep, ...]
-
-    @property
-    def first(self) -> int:
-        return self.nodes[0]
-
-
-Numbered: TypeAlias = Callable[[int], int]
-"""The number of a layer in the whole graph, by that among those that are there."""
+KEPT = (5, 7)
+"""How many layers are planned, and how many where these have become unlike: the ends of a graph may
+reach far into it. The one in the middle is written again; the two beside it have to be like it."""
 
 
 class Shortened(ShortGraph):
@@ -75,22 +50,24 @@ class Shortened(ShortGraph):
         for group in groups:
             group = self._in_whole(group)
             layer = self._layer_of(group.first)
-            if layer is None or abs(layer - self.steady) > 1:
+            if layer is None:
                 self._check_apart(group)
             by_layer.setdefault(layer, []).append(group)
-        steady = by_layer.get(self.steady, [])
+        steady = [self._moved(group) for group in by_layer.get(self.steady, ())]
         for beside in (-1, 1):
             there = {g.first: g for g in by_layer.get(self.steady + beside, ())}
             next_to = self._beside(beside)
-            alike = [self._moved(g, next_to) for g in steady]
+            alike = [group.at(next_to) for group in steady]
             if len(there) != len(alike) or any(there.get(g.first) != g for g in alike):
                 raise UnlikeError
+            by_layer[self.steady + beside] = alike  # whose parts all layers have in common
         found = by_layer.pop(None, [])
         for layer, those in by_layer.items():
             assert layer is not None
+            moved = [self._moved(group) for group in those]
             for by in self._distances(layer):
                 tick("writing layers again", len(those))
-                found += [self._moved(group, by.__add__) for group in those]
+                found += [group.at(by.__add__) for group in moved]
         return found
 
     def _beside(self, by: int) -> Numbered:
@@ -123,67 +100,48 @@ class Shortened(ShortGraph):
         return self.number_among_kept(spot[1])
 
     def _check_apart(self, group: LoweredGroup) -> None:
-        """A group that is not written again computes nothing of the layer that is, and does not
-        reach over what was left out."""
+        """A group that is of no layer computes nothing of the one that is written again, and does
+        not reach over what was left out. Those of layers at the ends may: they are moved as a
+        whole, to where the layers beside them are as they are here."""
         within = [layer for p in group.nodes if (layer := self._layer_of(p)) is not None]
         over = within and min(within) <= self.steady < max(within)
         if over or self.steady in within or not self.over.isdisjoint(group.nodes):
             raise UnlikeError
 
-    def _moved(self, group: LoweredGroup, whole: Numbered) -> LoweredGroup:
-        """The group of another layer; `whole` says which each of the layers that are there is."""
-        return LoweredGroup(
-            tuple([self._node(p, whole) for p in group.nodes]),
-            tuple([self._node(p, whole) for p in group.needs]),
-            tuple([self._moved_call(c, whole) for c in group.calls]),
-        )  # fmt: skip
+    def _moved(self, group: LoweredGroup) -> MovedGroup:
+        layers = self.layers
+        return MovedGroup(group, self._node, self._value, layers.nodes, layers.values)
 
-    def _moved_call(self, call: Call | HostStep, whole: Numbered) -> Call | HostStep:
-        if isinstance(call, HostStep):
-            return HostStep(self._node(call.position, whole))
-        nodes = tuple([self._node(p, whole) for p in call.nodes])
-        scalars = tuple([self._value(v, whole) for v in call.scalars])
-        if isinstance(call, NestCall):
-            arguments = [a._replace(root=self._value(a.root, whole)) for a in call.arguments]
-            return call._replace(arguments=tuple(arguments), scalars=scalars, nodes=nodes)
-        a, b, *operands = [
-            a._replace(root=self._value(a.root, whole)) for a in (call.a, call.b, *call.operands)
-        ]
-        return call._replace(a=a, b=b, operands=tuple(operands), scalars=scalars, nodes=nodes)
-
-    def _node(self, position: int, whole: Numbered) -> int:
+    def _node(self, position: int) -> Reference:
         spot = self.layers.node_spots.get(position)
         if spot is None or not self.layers.holds(spot[1]):
             return position
-        return self._found(self.layers.nodes, spot, whole)
+        return spot[0], self.number_among_kept(spot[1])
 
-    def _value(self, value: int, whole: Numbered) -> int:
+    def _value(self, value: int) -> Reference:
         spot = self.layers.value_spots.get(value)
         if spot is None:
             return value
         inside = self.layers.holds(spot[1])
         if self.whole.values[value].kind == "result" and not inside:
             return value
-        return self._found(self.layers.values, spot, whole)
-
-    def _found(self, those: dict[Spot, int], spot: Spot, whole: Numbered) -> int:
-        found = those.get((spot[0], whole(self.number_among_kept(spot[1]))))
-        if found is None:
-            raise UnlikeError
-        return found
+        return spot[0], self.number_among_kept(spot[1])
 
 
-def shortened(graph: Graph, layers: Layers | None = None) -> Shortened | None:
+def shortened(graph: Graph, layers: Layers | None = None, kept: int = KEPT[0]) -> Shortened | None:
     """The graph with fewer layers; None if it has no layers, or few.
 
     Args:
         graph: with composites expanded.
         layers: its layers, if they are known.
+        kept: how many of them stay.
     """
     if type(graph) is not Graph or len(graph.nodes) < FEWEST_NODES:
         return None
     found = layers_of(graph) if layers is None else layers
-    return None if found is None else Shortened.of(graph, found, KEPT, STEADY)
+    if found is None or found.last - found.first < kept:
+        return None
+    return Shortened.of(graph, found, kept, kept // 2)
 
 
 def is_complete(graph: Graph, views: Views, groups: Sequence[LoweredGroup]) -> bool:

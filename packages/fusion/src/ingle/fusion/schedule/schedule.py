@@ -5,19 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, overload
 
 from ..grouping.two_stage_reduction import is_columns
 from ..ir.graph import Graph
 from ..ir.views import View, Views
-from ..kernel.nest import BLOCK, Dots, folds
 from ..lowering.contraction import ContractionCall
-from ..lowering.folding import windows_of
 from ..lowering.nests import NestCall
 from ..lowering.one_nest import end_of_run
 from ..lowering.operands import Argument
 from ..support.time_slices import tick
 from .arena import LiveBuffer, packed
+from .reach import Reaches
 from .whole_calls import WholeCall
 from .written_over import written_over
 
@@ -121,6 +120,9 @@ class _MemoryLayout:
         self._calls: list[Call | WholeCall | HostStep] = [
             whole.get(c.position, c) if isinstance(c, HostStep) else c for c in calls
         ]
+        self._touched = [touched(self._graph, self._views, call) for call in self._calls]
+        self._elements: dict[int, int] = {}
+        self._reaches = Reaches()
         self._joins_launches = joins_launches
         self._workspace = workspace
         self._beside = beside
@@ -141,8 +143,8 @@ class _MemoryLayout:
         own = self._own()
         first: dict[int, int] = {}
         last: dict[int, int] = {}
-        for at, (call, run) in enumerate(zip(calls, self._runs(), strict=True)):
-            for root, output in self._touched(call):
+        for at, (roots, run) in enumerate(zip(self._touched, self._runs(), strict=True)):
+            for root, output in roots:
                 is_small = self._nbytes(root) <= MOST_BYTES
                 begin, end = run if is_small else (at, at)
                 if output:
@@ -193,7 +195,7 @@ class _MemoryLayout:
         """Behind the last of the calls of one nest that read nothing that others of them write."""
         written: set[int] = set()
         for at in range(first, end_of_run(self._calls, first)):
-            roots = self._touched(self._calls[at])
+            roots = self._touched[at]
             if any(root in written for root, output in roots if not output):
                 return at
             written.update([root for root, output in roots if output])
@@ -201,38 +203,36 @@ class _MemoryLayout:
 
     def _check_bounds(self, call: NestCall, maker: dict[int, int]) -> None:
         """A kernel that left its operands would take the process with it."""
-        triples = zip(call.arguments, call.strides, call.nest.operands, strict=True)
-        for number, (argument, strides, operand) in enumerate(triples):
-            sizes = call.sizes
-            if argument.output and is_columns(self._graph.nodes[maker[argument.root]]):
-                sizes = (-(-sizes[0] // BLOCK), *sizes[1:])  # to the last block of rows
-            taps = isinstance(call.nest.stages[0], Dots)
-            if folds(call.nest) and (taps or not argument.output):
-                sizes, strides = windows_of(call, number)
-            steps = [(n - 1) * s for n, s in zip(sizes, strides, strict=True)]
-            first = argument.offset + sum(min(s, 0) for s in steps)
-            last = argument.offset + sum(max(s, 0) for s in steps)
-            if operand.row_base is not None:  # the kernel keeps where it begins within limits
-                first, last = 0, last - first
-            aval = self._graph.values[argument.root].aval
-            if first < 0 or last >= math.prod(aval.shape):
+        nodes = self._graph.nodes
+        by_columns = tuple([a.output and is_columns(nodes[maker[a.root]]) for a in call.arguments])
+        for argument, reach in zip(call.arguments, self._reaches.of(call, by_columns), strict=True):
+            # What begins at computed places is kept within limits by the kernel.
+            at = 0 if reach.anywhere else argument.offset
+            if at + reach.first < 0 or at + reach.last >= self._count(argument.root):
                 names = " ".join(self._graph.nodes[p].op.operation.name for p in call.nodes)
                 raise RuntimeError(
-                    f"the plan of [{names}] would read or write outside of {aval}: loops "
-                    f"{call.sizes}, strides {strides}, offset {argument.offset}; this is a mistake "
-                    "in Ingle, please report it. INGLE_FUSION=0 avoids it"
+                    f"the plan of [{names}] would read or write outside of "
+                    f"{self._graph.values[argument.root].aval}: loops {call.sizes}, strides "
+                    f"{call.strides}, offset {argument.offset}; this is a mistake in Ingle, please "
+                    "report it. INGLE_FUSION=0 avoids it"
                 )
 
+    def _count(self, value: int) -> int:
+        """How many elements it has."""
+        found = self._elements.get(value)
+        if found is None:
+            found = self._elements[value] = math.prod(self._graph.values[value].aval.shape)
+        return found
+
     def _nbytes(self, value: int) -> int:
-        aval = self._graph.values[value].aval
-        return math.prod(aval.shape) * aval.dtype.itemsize
+        return self._count(value) * self._graph.values[value].aval.dtype.itemsize
 
     def _own(self) -> set[int]:
         made = {
             root
-            for call in self._calls
+            for call, roots in zip(self._calls, self._touched, strict=True)
             if not isinstance(call, HostStep)
-            for root, output in self._touched(call)
+            for root, output in roots
             if output
         }
         wanted = {self._views.of(o).root for o in self._graph.outputs}
@@ -241,9 +241,6 @@ class _MemoryLayout:
                 args = self._graph.nodes[call.position].args
                 wanted.update(self._views.of(a).root for a in args)
         return made & wanted
-
-    def _touched(self, call: Call | WholeCall | HostStep) -> list[tuple[int, bool]]:
-        return touched(self._graph, self._views, call)
 
 
 def touched(
@@ -262,6 +259,25 @@ def arguments_of(call: Call | WholeCall) -> Sequence[Argument]:
     if isinstance(call, ContractionCall):
         return call.a, call.b, *call.operands
     return call.arguments
+
+
+@overload
+def of_values(
+    call: Call, arguments: Sequence[Argument], scalars: tuple[int, ...], nodes: tuple[int, ...]
+) -> Call: ...
+@overload
+def of_values(
+    call: WholeCall, arguments: Sequence[Argument], scalars: tuple[int, ...], nodes: tuple[int, ...]
+) -> WholeCall: ...
+def of_values(
+    call: Call | WholeCall, arguments: Sequence[Argument], scalars: tuple[int, ...],
+    nodes: tuple[int, ...],
+) -> Call | WholeCall:  # fmt: skip
+    """The call of a kernel on other operands, in the order of `arguments_of`."""
+    if isinstance(call, ContractionCall):
+        a, b, *operands = arguments
+        return call._replace(a=a, b=b, operands=tuple(operands), scalars=scalars, nodes=nodes)
+    return call._replace(arguments=tuple(arguments), scalars=scalars, nodes=nodes)
 
 
 def whole(view: View, shape: tuple[int, ...]) -> bool:

@@ -23,10 +23,11 @@ from ..lowering.region_copies import Assembler, in_memory, placements
 from ..passes.decompositions import spreading
 from ..passes.sums_in_pieces import with_sums_in_pieces
 from ..support.time_slices import tick
+from .moved_groups import LoweredGroup
 from .narrowing import narrowed
 from .rates import rates_of
 from .rematerialize import GroupedPlan, rematerialized
-from .repeated_layers import LoweredGroup, is_complete, shortened
+from .repeated_layers import KEPT, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
 
 Begin: TypeAlias = Callable[[Sequence["Call | HostStep"]], None]
@@ -102,23 +103,34 @@ class Scheduler:
 
     def _repeated(self) -> list[LoweredGroup] | None:
         """The groups of a graph of layers, of which a few are planned; None of any other."""
-        try:
-            short = shortened(self._graph, self._layers)
+        for kept in KEPT:
+            try:
+                return self._of_layers(kept)
+            except UnlikeError:
+                continue
+        return None
+
+    def _of_layers(self, kept: int) -> list[LoweredGroup] | None:
+        """The same by so many of the layers.
+
+        Raises:
+            UnlikeError: they have become unlike.
+        """
+        short = shortened(self._graph, self._layers, kept)
+        if short is None:
+            return None
+        part = self._of(short.graph)
+        if self._rewrite_sums(short.positions(part.sums_in_two_steps())):
+            short = shortened(self._graph, self._layers, kept)
             if short is None:
                 return None
             part = self._of(short.graph)
-            sums = part.sums_in_two_steps()
-            if self._rewrite_sums(short.positions(sums)):
-                short = shortened(self._graph, self._layers)
-                if short is None:
-                    return None
-                part = self._of(short.graph)
-            groups = short.groups(part.groups())
-            inline = short.positions([*part._inline.values()])
-        except UnlikeError:
-            return None
+        groups = short.groups(part.groups())
+        inline = short.positions([*part._inline.values()])
+        if not is_complete(self._graph, self._views, groups):
+            raise UnlikeError
         self._inline = {self._graph.nodes[p].results[0]: p for p in inline}
-        return groups if is_complete(self._graph, self._views, groups) else None
+        return groups
 
     def _of(self, graph: Graph) -> Scheduler:
         """The same for a part of the graph."""
