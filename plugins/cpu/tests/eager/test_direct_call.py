@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, graph_of
+from ingle.fusion.pipeline import compile_graph
 from ingle.tensor.device import backend_of
 from ingle_cpu.eager import direct_call
 from ingle_cpu.eager.single_operation import SingleOperations
@@ -89,3 +91,50 @@ def test_results_that_are_not_small_have_plans(direct: list[Any]) -> None:
     for _ in range(3):
         assert it.cosh(x).numpy()[0, -1] == pytest.approx(np.cosh(1.0))
     assert not any(direct)
+
+
+def test_a_kernel_may_take_operands_in_another_order(direct: list[Any]) -> None:
+    rng = np.random.default_rng(2)
+    x, weight = (rng.normal(size=s).astype(np.float32) for s in ((1, 3, 8), (2, 3, 3)))
+    wanted = np.stack([(x[0, :, i : i + 3] * weight).sum((1, 2)) for i in range(6)], axis=-1)
+    for _ in range(3):
+        y = it.conv1d(it.asarray(x, device="cpu"), it.asarray(weight, device="cpu"))
+        np.testing.assert_allclose(y.numpy()[0], wanted, rtol=1e-5, atol=1e-5)
+    assert any(direct)
+
+
+def planned() -> tuple[Any, Any]:
+    """The device, and a plan that is called straight."""
+    device: Any = backend_of("cpu").inner  # type: ignore[attr-defined]
+    graph = graph_of(lambda x: it.sum(x, axis=1), it.ones((3, 5), device="cpu"))
+    return device, compile_graph(device, device.fusion, graph, (), passing=False)
+
+
+def test_what_asks_for_more_than_a_kernel_has_a_plan() -> None:
+    device, plan = planned()
+    linear = plan.linear_plan
+    assert direct_call.direct_call(device, plan) is not None
+    for more in (
+        {"constants": [linear.own[0]]},
+        {"arena": 64},
+        {"checks": [(1, "sum: no")]},
+        {"donors": {1: 0}},
+        {"own": [*linear.own, *linear.own]},
+        {"outputs": [*linear.outputs, *linear.outputs]},
+        {"executables": [*linear.executables, *linear.executables]},
+    ):
+        other = SimpleNamespace(linear_plan=linear._replace(**more), host=plan.host)
+        assert direct_call.direct_call(device, other) is None  # type: ignore[arg-type]
+    assert direct_call.direct_call(device, SimpleNamespace(linear_plan=None)) is None  # type: ignore[arg-type]
+
+
+def test_a_table_serves_again() -> None:
+    device, plan = planned()
+    call = direct_call.direct_call(device, plan)
+    assert call is not None
+    ((executable, _),) = plan.linear_plan.executables
+    x = device.upload(np.ones((3, 5), np.float32))
+    for _ in range(3):
+        (y,) = call([x]) or ()
+        assert device.download(y).tolist() == [5, 5, 5]
+        assert len(executable.usual.idle) == 1

@@ -19,6 +19,7 @@ from ingle.fusion.pipeline import kernel_sequence
 from ingle.tensor.device import backend_of
 from ingle_cpu.launch.symbolic_tables import has_table
 from ingle_cpu.matmul import beside, blocking, machine
+from ingle_cpu.matmul.microkernel import lanes_of
 from ingle_cpu.matmul.problem import Problem
 
 CASES: tuple[tuple[Any, ...], ...] = (
@@ -106,6 +107,15 @@ def test_images_that_do_not_lie_so_are_packed() -> None:
         problem._replace(windows=windows._replace(image=(300, 300))),  # a large copy
     ):
         assert beside.beside_of(other) is None
+
+
+def test_rows_of_an_image_fill_a_vector_at_least() -> None:
+    _, _, problem = operands(CASES[1], "float32")
+    windows, lanes = problem.windows, lanes_of("float32", machine.target())
+    assert windows is not None
+    for columns in (lanes - 1, lanes):
+        other = problem._replace(windows=windows._replace(image=(16, columns)))
+        assert (beside.beside_of(other) is not None) == (columns == lanes)
 
 
 def test_plain_calls_and_plans_choose_alike_for_any_number_of_workers(
