@@ -7,7 +7,9 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import checkpoint, checkpointing, no_grad, vjp, vmap
+from ingle.tensor.dispatch import handle_of, run1
 from ingle.tensor.errors import DTypeError, GradientError, MissingPackageError, ShapeError
+from ingle.tensor.operation import OPERATIONS, Operation, Traits
 
 
 def leaf(values):
@@ -64,6 +66,7 @@ def test_higher_order_by_create_graph():
 def test_gradients_are_plain_without_create_graph():
     x = leaf([1.0, 2.0])
     assert it.sum(x * x).backward()[x].backend.level == 0
+    assert it.sum(it.exp(x)).backward()[x].backend.level == 0  # of what the operation made
 
 
 def test_no_grad_records_nothing():
@@ -167,6 +170,21 @@ def test_errors_say_what_to_do():
         y.sum().backward()[frozen]
     with no_grad(), pytest.raises(GradientError, match="no_grad"):
         (x * 2.0).backward()
+
+
+@pytest.mark.parametrize(
+    "rule", [lambda g: it.stack([g, g]), lambda g: g.astype("float32")], ids=["shape", "dtype"]
+)
+def test_a_rule_that_returns_something_else_is_named(rule):
+    wrong = Operation(
+        "wrong_for_tests", tensors=("x",), rule=lambda x: x, traits=Traits("opaque"),
+        vjp={"x": rule}, body=lambda x: x * 2.0,
+    )  # fmt: skip
+    del OPERATIONS["wrong_for_tests"]  # no others shall check it
+    x = leaf([1.0, 2.0])
+    y = run1(wrong.op(), handle_of(x, "wrong_for_tests"))
+    with pytest.raises(GradientError, match=r"wrong_for_tests.* for an input of float64\[2\]"):
+        it.sum(y).backward()
 
 
 def test_without_autodiff_installed_the_error_says_what_to_install(monkeypatch):

@@ -133,7 +133,7 @@ def test_what_counts_as_a_constant_may_come_from_outside():
     def block(x):
         with no_grad():
             scale = it.exp(w)
-        return it.where(w > 0.0, x * w.detach(), x * scale) + it.argmax(w)
+        return it.where(w > 0.0, x * w.detach(), x * scale) + it.argmax(w) + it.floor(w)
 
     plain = lambda x: it.where(w > 0.0, x * w.detach(), x * it.exp(w.detach()))  # noqa: E731
     found = it.sum(checkpoint(block)(x)).backward()[x]
