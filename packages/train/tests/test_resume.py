@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -122,6 +123,22 @@ def test_batches_in_a_list_are_not_gone_through_again_behind_their_last(tmp_path
     with pytest.raises(Interrupted):
         fit(tmp_path / "cut", callbacks=[CrashInEvaluation(expected // 2)])
     assert fit(tmp_path / "cut").steps == expected
+
+
+@pytest.mark.parametrize(
+    ("done", "left", "position"),
+    [
+        (0, resuming.Left.ALL, (0, 4)),
+        (2, resuming.Left.ALL, (0, 4)),  # nobody can go on in their middle
+        (4, resuming.Left.NONE, (4, 4)),
+    ],
+)
+def test_batches_that_keep_no_place_begin_anew_unless_all_were_done(done, left, position):
+    learner = SimpleNamespace()
+    assert resuming._left(learner, [0, 1, 2, 3], done) is left
+    assert learner.position == position
+    assert resuming._left(learner, iter(()), done) is resuming.Left.ALL
+    assert learner.position == (0, None)
 
 
 @pytest.mark.slow
