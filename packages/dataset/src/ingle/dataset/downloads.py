@@ -220,11 +220,11 @@ class ResumingDownloader:
             with urllib.request.urlopen(request, timeout=self.timeout) as response:
                 self._receive(url, response, have)
         except urllib.error.HTTPError as error:
+            error.close()
             if error.code != 416 or not have:
                 raise
             # The range begins at or after the end: the part is whole, or not of this file. Pooch's
             # checksum tells which; a wrong one is deleted with its temporary file.
-            error.close()
         if self.check is not None and not self.check(self.part):
             self.part.unlink()
             raise ValueError("the hash is another one")
