@@ -190,6 +190,19 @@ def test_irregular_layers(body: Callable[..., it.Tensor], with_gradient: bool) -
         assert decomposed
 
 
+def test_layers_of_few_operations() -> None:
+    """In a few of them no layers would be found again."""
+
+    def run(x: it.Tensor, *w: it.Tensor) -> it.Tensor:
+        for weight in w:
+            x = it.tanh(x @ weight)
+        return x
+
+    with it.device("cpu"):
+        weights = [it.ones((4, 4)) for _ in range(130)]
+        assert checked(*recorded(run, it.ones((3, 4)), *weights)) == (True, True)
+
+
 def test_plans_are_made_by_layers(monkeypatch: pytest.MonkeyPatch) -> None:
     """The results are those of the plan of the whole graph, to the bit."""
     monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)

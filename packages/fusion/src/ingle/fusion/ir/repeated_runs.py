@@ -20,6 +20,8 @@ GRAM = 12
 """Nodes in a row that have to be alike before anything is taken for a repetition."""
 FEWEST = 4
 """Repetitions that make a run."""
+SHORTEST = FEWEST * GRAM
+"""Graphs of fewer nodes have no runs."""
 CANDIDATES, MOST_RUNS, FURTHEST = 48, 8, 8
 """How many periods are tried, how many runs are looked for, and how many occurrences ahead."""
 
@@ -43,7 +45,7 @@ class Run(NamedTuple):
 def runs_of(graph: Graph) -> list[Run]:
     """The runs of a graph's nodes, none of which overlap; the longest first."""
     kinds = _kinds(graph)
-    if len(kinds) < FEWEST * GRAM:
+    if len(kinds) < SHORTEST:
         return []
     grams = _grams(kinds)
     periods = _periods(grams)

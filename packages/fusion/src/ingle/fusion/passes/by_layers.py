@@ -11,6 +11,7 @@ from ingle.tensor.operation import typed_key
 
 from ..ir.graph import Graph
 from ..ir.layers import Layers, layers_of
+from ..ir.repeated_runs import SHORTEST
 from ..ir.short_graph import ShortGraph, UnlikeError
 from ..ir.written_again import Source, written_again
 from .decompose import Decomposed, decompose
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from ..grouping.legality import Legality
 
 KEPT, STEADY = 5, 2
-"""Layers that passes see, and the one of these that is written again. Those at the ends become
-other things, and what takes a value of a layer in the middle is in a layer itself."""
+"""Layers that passes see at least, and the one of these that is written again. Those at the ends
+become other things, and what takes a value of a layer in the middle is in a layer itself."""
 FEWEST_RECORDED = 256
 """Graphs of fewer operations are decomposed in less time."""
 FEWEST_LEFT_OUT = 4
@@ -140,9 +141,13 @@ def by_layers(graph: Graph, layers: Layers | None, passes: Pass) -> tuple[Graph,
 
 
 def _short(graph: Graph, layers: Layers | None) -> ShortGraph | None:
-    if layers is None or layers.last - layers.first + 1 < KEPT + FEWEST_LEFT_OUT:
+    if layers is None:
         return None
-    return ShortGraph.of(graph, layers, KEPT, STEADY)
+    # Layers are looked for again in what passes make of these: small ones are not found in a few.
+    kept = max(KEPT, -(-SHORTEST // len(layers.moving)))
+    if layers.last - layers.first + 1 < kept + FEWEST_LEFT_OUT:
+        return None
+    return ShortGraph.of(graph, layers, kept, STEADY)
 
 
 def _source(result: str | tuple[Any]) -> Source:
