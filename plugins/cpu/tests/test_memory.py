@@ -29,7 +29,7 @@ class FakeJob:
         """Ends the run: the memory has the value, unless it has failed."""
         if not self.over and self.failure is None:
             memory = self._handle.memory
-            np.ndarray((4,), np.float32, memory.buffer, memory.start)[:] = self._value
+            np.ndarray((4,), np.float32, memory, memory.start)[:] = self._value
         self.over = True
 
     def hear(self, failure):

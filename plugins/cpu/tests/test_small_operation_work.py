@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle.fusion.runtime.ready_calls import ReadyCalls
 from ingle.tensor.device import backend_of
 from ingle_cpu.background.queue import queue
 from ingle_cpu.eager.single_operation import SingleOperations
@@ -78,9 +79,11 @@ def test_an_operation_that_is_written_down_takes_few_frames(name: str, most: int
 @pytest.fixture
 def first_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where no other shape came before, since operations that come with many share a plan."""
-    cpu: Any = backend_of("cpu").inner  # type: ignore[attr-defined]
+    above: Any = backend_of("cpu")
+    cpu = above.inner
     fresh = SingleOperations(cpu, cpu.fusion, cpu._single_operations._native)
     monkeypatch.setattr(cpu, "_single_operations", fresh)
+    monkeypatch.setattr(above, "_calls", ReadyCalls(cpu))
 
 
 @pytest.mark.usefixtures("first_shapes")

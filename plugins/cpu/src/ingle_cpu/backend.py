@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import math
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -127,6 +127,12 @@ class Cpu(NumpyBackend):
         if sys.is_finalizing():
             return super().execute(op, inputs)  # a new kernel would need imports
         return self._single_operations.run(op, inputs)
+
+    def ready(
+        self, op: Op, inputs: Sequence[Handle | Scalar]
+    ) -> Callable[[Op, Sequence[Handle | Scalar]], Sequence[Handle] | None] | None:
+        """What runs an operation on operands like these with nothing looked up, if it is known."""
+        return self._single_operations.ready(op, inputs)
 
     def execute_native(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs an operation that no kernel is generated for: by somebody's own, by a template that

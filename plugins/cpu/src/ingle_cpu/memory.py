@@ -8,7 +8,6 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
-from functools import partial
 from operator import attrgetter
 from types import MethodType, NoneType
 from typing import TYPE_CHECKING, Any
@@ -49,27 +48,30 @@ def lent_memory(nbytes: int) -> Lent:
     return Lent(-(-buffer.ctypes.data // _LINE) * _LINE, nbytes, buffer)
 
 
-class _Small:
-    """A small block of memory of its own, of `2 ** bits` bytes.
+class Small:
+    """A small block of memory of its own, of `2 ** bits` bytes: an array of ctypes', since one of
+    NumPy's would take six times as long to tell its address."""
 
-    Attributes:
-        home: takes it back.
-    """
+    __slots__ = ()
 
-    __slots__ = ("address", "buffer", "home", "start")
-
-    def __init__(self, bits: int) -> None:
-        # An array of NumPy's would take six times as long to tell its address.
-        self.buffer: Any = _BUFFERS[bits]()
-        first = ctypes.addressof(self.buffer)
-        self.home: Callable[[_Small], None] = _free[bits].append
-        self.start = -first % _LINE
-        self.address = first + self.start
+    free: deque[Small]
+    """Those of this size that nobody uses; of more than these the oldest is given up."""
+    home: Callable[[Small], None]
+    """Takes one back."""
+    address: int
+    start: int
 
 
-_BUFFERS = [ctypes.c_char * ((1 << bits) + _LINE) for bits in range(SMALL.bit_length())]
-_free: list[deque[_Small]] = [deque(maxlen=_MOST_FREE) for _ in range(SMALL.bit_length())]
-"""By the logarithm of their size; of more than these the oldest is given up."""
+def _size_class(bits: int) -> type[Small]:
+    """The blocks of a size."""
+    free: deque[Small] = deque(maxlen=_MOST_FREE)
+    own = {"_type_": ctypes.c_char, "_length_": (1 << bits) + _LINE}
+    kept = {"free": free, "home": free.append, "__slots__": ("address", "start")}
+    return type("Small", (Small, ctypes.Array), own | kept)
+
+
+_SIZES = [_size_class(bits) for bits in range(SMALL.bit_length())]
+"""By the logarithm of their size."""
 
 
 class _Borrowed:
@@ -142,7 +144,7 @@ class CpuHandle(ArrayHandle):
 
     __slots__ = ("_let_go", "_seen", "address", "memory", "owned", "prepacked")
 
-    def __init__(self, backend: Cpu, aval: Aval, memory: _Small | Block | _Borrowed) -> None:
+    def __init__(self, backend: Cpu, aval: Aval, memory: Small | Block | _Borrowed) -> None:
         self.backend = backend
         self.shape, self.dtype = aval
         self.owned = None
@@ -151,10 +153,11 @@ class CpuHandle(ArrayHandle):
         self.memory = memory
         self.address = memory.address
         self._let_go: Callable[[], object]
-        if type(memory) is _Small:
-            self._let_go = MethodType(memory.home, memory)
+        if type(memory) is Block:
+            self._let_go = memory.release
         else:
-            self._let_go = memory.release if isinstance(memory, Block) else _nothing
+            small = type(memory) is not _Borrowed
+            self._let_go = MethodType(memory.home, memory) if small else _nothing  # type: ignore[union-attr]
 
     @property
     def array(self) -> Any:
@@ -165,7 +168,7 @@ class CpuHandle(ArrayHandle):
 
     def _exposed(self) -> Any:
         """An array in the memory, which a small block belongs to from then on."""
-        if type(self.memory) is _Small:
+        if isinstance(self.memory, Small):
             self._let_go = _nothing
         return _array(self.memory, self.shape, self.dtype.dtype)
 
@@ -269,7 +272,7 @@ class PendingHandle(CpuHandle):
         self._let_go()
 
 
-def give_back(memory: _Small | Block) -> None:
+def give_back(memory: Small | Block) -> None:
     """Gives the memory of a handle back that nobody sees any more."""
     if isinstance(memory, Block):
         memory.release()
@@ -315,11 +318,11 @@ class _Held(np.ndarray[Any, Any]):
             block.release()
 
 
-def _array(memory: _Small | Block | _Borrowed, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+def _array(memory: Small | Block | _Borrowed, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
     if isinstance(memory, _Borrowed):
         return memory.array
-    if isinstance(memory, _Small):
-        return np.ndarray(shape, dtype, memory.buffer, memory.start)
+    if isinstance(memory, Small):
+        return np.ndarray(shape, dtype, memory, memory.start)  # type: ignore[arg-type]
     host = memory.memory
     assert isinstance(host, HostMemory)
     memory.retain()
@@ -340,24 +343,30 @@ def new_handle(backend: Cpu, aval: Aval) -> CpuHandle:
     if nbytes > SMALL:
         label = Label(maker.get(), aval.shape, aval.dtype)
         return CpuHandle(backend, aval, _block(nbytes, label))
-    return CpuHandle(backend, aval, _small(_bits(nbytes)))
+    return CpuHandle(backend, aval, small_block(_SIZES[_bits(nbytes)]))
 
 
-def small_memory(aval: Aval) -> Callable[[], _Small] | None:
-    """What gives memory to values of a shape and dtype; None where they are not small."""
+def small_size(aval: Aval) -> type[Small] | None:
+    """The size of block that values of a shape and dtype lie in; None where they are not small."""
     nbytes = math.prod(aval.shape) * aval.dtype.itemsize
-    return partial(_small, _bits(nbytes)) if nbytes <= SMALL else None
+    return _SIZES[_bits(nbytes)] if nbytes <= SMALL else None
 
 
 def _bits(nbytes: int) -> int:
     return (nbytes - 1).bit_length() if nbytes > _LINE else _LINE_BITS
 
 
-def _small(bits: int) -> _Small:
+def small_block(size: type[Small]) -> Small:
+    """A block with whatever is in its memory."""
     try:
-        return _free[bits].pop()
+        return size.free.pop()
     except IndexError:
-        return _Small(bits)
+        made: Any = size()
+        first = ctypes.addressof(made)
+        made.start = start = -first % _LINE
+        made.address = first + start
+        found: Small = made
+        return found
 
 
 def _block(nbytes: int, label: Label) -> Block:
@@ -383,3 +392,20 @@ def borrowed(backend: Cpu, handle: ArrayHandle) -> CpuHandle:
     made = CpuHandle(backend, Aval(handle.shape, handle.dtype), _Borrowed(handle.array))
     made.owned = handle.owned
     return made
+
+
+def place_of(handle: Any) -> Any:
+    """Where the first element is of elements that lie in C order, as a launcher takes it; None for
+    others."""
+    if isinstance(handle, CpuHandle):
+        return handle.address
+    array = handle.array
+    return array.__array_struct__ if array.flags.c_contiguous else None
+
+
+def place_in_order(handle: Any) -> Any:
+    """The same of a copy, where they lie otherwise and are few."""
+    place = place_of(handle)
+    if place is None and handle.array.nbytes <= SMALL:
+        return np.ascontiguousarray(handle.array).__array_struct__  # which holds the array
+    return place

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from types import SimpleNamespace
-from typing import Any
+from types import MethodType, SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -12,9 +13,12 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import compile, graph_of
 from ingle.fusion.pipeline import compile_graph
+from ingle.fusion.runtime.ready_calls import ReadyCalls
 from ingle.tensor.device import backend_of
-from ingle_cpu.eager import direct_call
+from ingle.tensor.operation import OPERATIONS
+from ingle_cpu.eager import direct_call, numpy_call
 from ingle_cpu.eager.single_operation import SingleOperations
+from ingle_cpu.memory import place_in_order
 
 FUNCTIONS = {
     "sum": lambda x, n: it.sum(x, axis=-1),
@@ -31,16 +35,23 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     found: list[Any] = []
     made = direct_call.direct_call
 
-    def noted(device: Any, plan: Any) -> Any:
-        call = made(device, plan)
+    def noted(*args: Any) -> Any:
+        call = made(*args)
         found.append(call)
         return call
 
     monkeypatch.setattr(direct_call, "direct_call", noted)
-    cpu: Any = backend_of("cpu").inner  # type: ignore[attr-defined]
+    forget(monkeypatch)
+    return found
+
+
+def forget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where no operation ran before."""
+    above: Any = backend_of("cpu")
+    cpu = above.inner
     fresh = SingleOperations(cpu, cpu.fusion, cpu._single_operations._native)
     monkeypatch.setattr(cpu, "_single_operations", fresh)
-    return found
+    monkeypatch.setattr(above, "_calls", ReadyCalls(cpu))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -113,7 +124,7 @@ def planned() -> tuple[Any, Any]:
 def test_what_asks_for_more_than_a_kernel_has_a_plan() -> None:
     device, plan = planned()
     linear = plan.linear_plan
-    assert direct_call.direct_call(device, plan) is not None
+    assert direct_call.direct_call(device, plan, place_in_order) is not None
     for more in (
         {"constants": [linear.own[0]]},
         {"arena": 64},
@@ -123,18 +134,82 @@ def test_what_asks_for_more_than_a_kernel_has_a_plan() -> None:
         {"outputs": [*linear.outputs, *linear.outputs]},
         {"executables": [*linear.executables, *linear.executables]},
     ):
-        other = SimpleNamespace(linear_plan=linear._replace(**more), host=plan.host)
-        assert direct_call.direct_call(device, other) is None  # type: ignore[arg-type]
-    assert direct_call.direct_call(device, SimpleNamespace(linear_plan=None)) is None  # type: ignore[arg-type]
+        other: Any = SimpleNamespace(linear_plan=linear._replace(**more), host=plan.host)
+        assert direct_call.direct_call(device, other, place_in_order) is None
+    none: Any = SimpleNamespace(linear_plan=None)
+    assert direct_call.direct_call(device, none, place_in_order) is None
 
 
 def test_a_table_serves_again() -> None:
     device, plan = planned()
-    call = direct_call.direct_call(device, plan)
+    call = direct_call.direct_call(device, plan, place_in_order)
     assert call is not None
     ((executable, _),) = plan.linear_plan.executables
     x = device.upload(np.ones((3, 5), np.float32))
     for _ in range(3):
-        (y,) = call([x]) or ()
+        (y,) = call(OPERATIONS["sum"].op(axis=(1,), keepdims=False), [x]) or ()
         assert device.download(y).tolist() == [5, 5, 5]
         assert len(executable.usual.idle) == 1
+
+
+ARITHMETIC: dict[str, tuple[Callable[..., it.Tensor], str]] = {
+    "add": (lambda x, y: x + y, "float32 int8 complex64 bfloat16"),
+    "add_number": (lambda x, y: x + 3.0, "float32 float64 bfloat16"),
+    "multiply_number": (lambda x, y: -2 * x, "float32 int64"),
+    "divide": (lambda x, y: x / y, "float32 float64"),
+    "floor_divide": (lambda x, y: x // y, "int32"),
+    "maximum": (lambda x, y: it.maximum(x, y), "float64 int32"),
+    "greater": (lambda x, y: x > y, "float32 int64"),
+    "equal": (lambda x, y: x == 1.0, "float32"),
+    "where": (lambda x, y: it.where(x > y, x, 0.0), "float32 float64"),
+    "clip": (lambda x, y: it.clip(x, -1.0, 1.0), "float32 float64"),
+    "relu": (lambda x, y: it.relu(x), "float32"),
+    "floor": (lambda x, y: it.floor(x), "float32"),
+    "cast": (lambda x, y: it.astype(x, "int32"), "int64"),
+}
+
+
+@pytest.mark.parametrize("name", ARITHMETIC)
+def test_what_numpy_computed_often_has_its_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_call, "OFTEN", 3)
+    forget(monkeypatch)
+    calls = cast(Any, backend_of("cpu"))._calls
+    function, dtypes = ARITHMETIC[name]
+    rng = np.random.default_rng(0)
+    special = [0.0, -0.0, np.nan, np.inf, -np.inf]
+    for dtype in dtypes.split():
+        numbers = rng.normal(size=16) * 4
+        if dtype[0] not in "iu":
+            numbers[: len(special)] = special
+        whole = it.asarray(numbers, device="cpu").astype(dtype)
+        for x in (whole[7], whole[:1], whole[:7], whole[::-1], it.reshape(whole, (2, 8))[:, ::3]):
+            y = it.roll(x, 1)
+            found = [function(x, y).numpy().tobytes() for _ in range(8)]
+            assert len(set(found)) == 1, (dtype, x.shape)
+    assert not all(isinstance(call, MethodType) for call in calls.known.values()), "all by NumPy"
+
+
+def test_a_number_of_another_kind_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_call, "OFTEN", 3)
+    forget(monkeypatch)
+    x = it.asarray([1.0, 2.0], device="cpu")
+    for number in (2.0, 0.1, np.inf, -0.0, 2**70, 1e300):
+        with np.errstate(over="ignore"):
+            expected = x.numpy() * np.float32(number)
+        for _ in range(6):
+            np.testing.assert_array_equal((x * number).numpy(), expected)
+
+
+def test_shapes_that_are_spread_stay_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(numpy_call, "OFTEN", 3)
+    forget(monkeypatch)
+    x, y = it.asarray([[1.0], [2.0]], device="cpu"), it.asarray([10.0, 20.0], device="cpu")
+    for _ in range(12):
+        assert (x + y).tolist() == [[11.0, 21.0], [12.0, 22.0]]
+
+
+def test_operands_that_numpy_made_are_called_straight_too() -> None:
+    x = it.asarray(np.arange(12, dtype=np.float32).reshape(3, 4), device="cpu")
+    for _ in range(12):
+        for row in (x[1], x[:, 1], x[1:], it.permute_dims(x, (1, 0)), x[::2, ::-1]):
+            np.testing.assert_allclose(it.expm1(row).numpy(), np.expm1(row.numpy()), rtol=1e-6)

@@ -13,7 +13,7 @@ import numpy as np
 
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, capability
-from ingle.tensor.device import Device, call_staged
+from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.moving import carried, received
@@ -23,6 +23,7 @@ from .device_group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
 from .record.tracing import Tracer
 from .runtime.plan_cache import PlanCache
+from .runtime.ready_calls import ReadyCalls, key_of
 from .stream import SHORT, SMALL, LazyStream
 from .support import settings
 
@@ -74,6 +75,7 @@ class Fusion:
         self.device: Device = backend.device
         self.planner = PlanCache(backend)
         self._streams = _Streams()
+        self._calls = ReadyCalls(backend)
         # Only what the backend below offers: where there is an `adopt`, nothing is copied.
         for name in ("adopt", "stage"):
             if capability(backend, name):
@@ -118,28 +120,25 @@ class Fusion:
         """An operation on few elements, or that makes few of many, runs as it comes where all
         before it were read after a few: recording it would take longer. None where that does not
         go."""
-        operation = op.operation
-        if streams.ahead >= AHEAD or operation.traits.inlined:
+        if streams.ahead >= AHEAD:
             streams.short = streams.ahead = 0
             return None
-        results = infer(op, inputs)
+        calls, key = self._calls, key_of(op, inputs)
+        call = calls.known.get(key)
+        if call is None and not self._is_small(op, inputs):
+            return None
         lowered: list[Handle | Scalar] = []
         for x in inputs:
-            if x.shape and math.prod(x.shape) > SMALL and not _condenses(op, results, x):
-                return None
             if type(x) is LazyHandle:
                 value = x.value  # first, as in `computed`
                 if x.pending_in is not None or not isinstance(value, Handle):
                     return None
                 x = value
             lowered.append(x)
-        below = self.inner
         try:
-            if operation.body is None:
-                found = below.execute(op, lowered)
-            else:
-                # What the body creates belongs below, too.
-                found = call_staged(below, below.execute, op, lowered)
+            found = None if call is None else call(op, lowered)
+            if found is None:
+                found = calls.run(op, lowered, key)
         except Exception as error:  # a read of it raises that
             if is_from_outside(error):
                 raise
@@ -149,6 +148,18 @@ class Fusion:
         if len(found) == 1:
             return (self.known(found[0]),)
         return tuple([self.known(handle) for handle in found])
+
+    def _is_small(self, op: Op, inputs: Sequence[Handle | Scalar]) -> bool:
+        """Whether an operation is on few elements, or makes few of many."""
+        if op.operation.traits.inlined:
+            streams = self._streams
+            streams.short = streams.ahead = 0
+            return False
+        results = infer(op, inputs)
+        for x in inputs:
+            if x.shape and math.prod(x.shape) > SMALL and not _condenses(op, results, x):
+                return False
+        return True
 
     def noted(self, short: bool) -> None:
         """Takes notice that a stream was read: of a few operations that run one by one, or of

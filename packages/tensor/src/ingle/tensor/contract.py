@@ -179,6 +179,9 @@ CAPABILITIES = {
     "gauges": "gauges() -> dict of floats: what the device says of itself now, as far as it can: "
     "'use' (the share of time in which it worked of late, 0 to 1), 'used' and 'total' (bytes of "
     "its memory, whoever has them), 'temperature' (degrees Celsius), 'power' (watts)",
+    "ready": "ready(op, inputs) -> callable | None: what runs an operation on operands of these "
+    "shapes and dtypes with nothing looked up, `(op, inputs) -> handles`, or None where operands "
+    "lie in memory as it does not take them; asked once the operation has run",
     "road": "road(op, inputs) -> 'native', 'composed', 'host' or 'missing': how it is computed",
 }
 """The optional methods of a backend, asked for by name with `capability`."""

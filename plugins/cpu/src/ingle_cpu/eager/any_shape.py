@@ -11,15 +11,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from ingle.fusion.device import CompiledPlan, Fusion, Graph, GraphPlans, KernelRun, Launch
-from ingle.fusion.device.executables import bits_of_number
 from ingle.fusion.device.kernels import NestCall, is_flat
-from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.contract import Aval, Handle, Scalar, Shape
 from ingle.tensor.operation import Op
 
-from ..launch.executable import QUICK, CpuExecutable
+from ..launch.executable import QUICK, CpuExecutable, packer
 from ..launch.table_builder import WORTH, kernel_of
+from ..memory import place_in_order, small_size
 from ..threads.abi import UNITS
-from ..threads.table import IdleTables, kernel_table
+from ..threads.launcher import HAS_LOCK
+from ..threads.table import IdleTables, Table, kernel_table
+from .direct_call import DirectCall, call_of_tensors, call_with_numbers
 
 SAMPLE = 1000
 """Elements of the plan that the kernel is taken from."""
@@ -43,7 +45,7 @@ class AnyShapeCall:
         self._device = device
         self._host = plan.host
         self._dtype = data.own[0].dtype
-        self._scalars = [(n, data.scalars[n]) for n in launch.scalars]
+        self._scalars = [(n, packer(data.scalars[n])) for n in launch.scalars]
         strides = [s for strides in call.strides for s in strides]
         self._first = 1 + len(strides)
         code = kernel_of(call.nest)
@@ -63,11 +65,31 @@ class AnyShapeCall:
         table = self._tables.taken()
         table.bases[:] = [h.address for h in (*handles, result)]
         table.args[0] = table.entries[0, UNITS] = size
-        for place, (number, dtype) in enumerate(self._scalars, self._first):
-            table.args[place] = bits_of_number(scalars[number], dtype)
+        self._patch(table, scalars)
         table.run(release=size >= WORTH * QUICK)
         self._tables.idle.append(table)
         return [result]
+
+    def direct(self, shape: Shape) -> DirectCall | None:
+        """The call for one shape; None if its result is not small."""
+        aval, count = Aval(shape, self._dtype), math.prod(shape)
+        size = small_size(aval)
+        if size is None or count >= WORTH * QUICK:
+            return None
+        table = self._tables.table.copy()
+        table.args[0] = table.entries[0, UNITS] = count
+        if self._scalars or not HAS_LOCK:
+            tables = IdleTables(table)
+            return call_with_numbers(
+                self._device, aval, size, tables, self._host, self._patch, place_in_order
+            )
+        return call_of_tensors(self._device, aval, size, table, place_in_order)
+
+    def _patch(self, table: Table, scalars: Sequence[Any]) -> None:
+        start = 8 * self._first
+        for number, pack in self._scalars:
+            table.arg_bytes[start : start + 8] = pack(scalars[number])
+            start += 8
 
 
 def any_shape_call(

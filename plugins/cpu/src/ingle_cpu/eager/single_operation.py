@@ -11,22 +11,18 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
-from ingle.fusion.device import CompiledPlan, Fusion, Graph, GraphPlans, Legality
-from ingle.tensor.blocks import call_holding
+from ingle.fusion.device import Fusion, Graph, GraphPlans, Legality
 from ingle.tensor.contract import Aval, Handle, Scalar
-from ingle.tensor.eager import ArrayHandle
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
 
-from ..memory import SMALL, maker
 from .any_size import OperationCalls, form_of
+from .numpy_call import ArithmeticCall, MovementCall
+from .planned_operation import PlannedOperation
 
 if TYPE_CHECKING:
     from .any_shape import AnyShapeCall
-    from .direct_call import DirectCall
 
 FEW = 4096
 """Elements up to which NumPy's call is the faster one."""
@@ -47,6 +43,8 @@ MOST = 2048
 """Operations on certain shapes whose plans are kept: some ten kilobytes each."""
 
 Run = Callable[[Op, Sequence[Handle | Scalar]], Sequence[Handle]]
+Ready = Callable[[Op, Sequence[Handle | Scalar]], Sequence[Handle] | None]
+"""A call that does not take all operands, or is not the one to take any more."""
 
 
 class SingleOperations:
@@ -66,25 +64,19 @@ class SingleOperations:
         self._known: dict[Any, Run] = {}
         self._any_shape: dict[Any, tuple[int, AnyShapeCall | None]] = {}
         self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
+        self._kernels: dict[Any, AnyShapeCall | None] = {}
         self._sized: dict[Any, OperationCalls] = {}
         self._drawn_shapes: dict[Any, int] = {}
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
-        key: tuple[Any, ...]
-        # Most have one or two operands, for which a key is written out.
-        if len(inputs) == 2:
-            a, b = inputs
-            key = (op, a.shape, a.dtype, type(a) is Scalar, b.shape, b.dtype, type(b) is Scalar)
-        elif len(inputs) == 1:
-            key = (op, inputs[0].shape, inputs[0].dtype, type(inputs[0]) is Scalar)
-        else:
-            key = (op, *[part for x in inputs for part in (x.shape, x.dtype, type(x) is Scalar)])
+        key = _key(op, inputs)
         found = self._known.get(key)
         if found is None:
             if len(self._known) > MOST:
                 self._known.clear()
                 self._any_shape.clear()
+                self._kernels.clear()
                 self._forms.clear()
                 self._sized.clear()
             found = self._known[key] = self._choose(op, inputs)
@@ -94,6 +86,35 @@ class SingleOperations:
             # A kernel knows that an index is wrong, NumPy's also says which one.
             self._native(op, inputs)
             raise
+
+    def ready(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Ready | None:
+        """What runs an operation on such operands, with nothing looked up and whatever is around
+        it; None where that is not known by now, or not so: a body may create tensors."""
+        found = self._known.get(_key(op, inputs))
+        if type(found) is PlannedOperation:
+            return found.direct
+        if type(found) is ArithmeticCall:
+            return found.a_while if found.left > 0 else self._compiled(op, inputs, found)
+        if type(found) is MovementCall:
+            return found
+        return found if op.operation.body is None else None
+
+    def _compiled(
+        self, op: Op, inputs: Sequence[Handle | Scalar], by_numpy: ArithmeticCall
+    ) -> Ready:
+        """A kernel of our own for what NumPy has computed often; NumPy's where shapes differ."""
+        shapes = {x.shape for x in inputs if type(x) is not Scalar}
+        if op.operation.traits.kind != "elementwise" or shapes != {by_numpy.result.shape}:
+            return by_numpy
+        form = _form(op, inputs)
+        if form not in self._kernels:
+            make = late("ingle_cpu.eager.any_shape").any_shape_call
+            known = self._legality.answer(op, [Aval(x.shape, x.dtype) for x in inputs])
+            made = None if known.way == "other" else make(self._device, self._fusion, op, inputs)
+            self._kernels[form] = made
+        kernel = self._kernels[form]
+        found = None if kernel is None else kernel.direct(by_numpy.result.shape)
+        return by_numpy if found is None else found
 
     def _choose(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
         avals = [Aval(x.shape, x.dtype) for x in inputs]
@@ -132,7 +153,7 @@ class SingleOperations:
     ) -> Run:
         """How an elementwise operation runs: once it has come with many shapes, not by plans."""
         numbers = [type(x) is Scalar for x in inputs]
-        key = (op, *[(number, x.dtype) for number, x in zip(numbers, inputs, strict=True)])
+        key = _form(op, inputs)
         count, call = self._any_shape.get(key, (0, None))
         if count < SHAPES:
             self._any_shape[key] = count + 1, None
@@ -203,44 +224,16 @@ class SingleOperations:
     def _by_numpy(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
         """NumPy's kernel and what is around it, without looking anything up."""
         _, kernel = self._device.resolve(op, inputs)
-        if kernel is None:
+        (aval, *more) = infer(op, inputs)
+        if kernel is None or more:
             return self._in_order
-        device, ((shape, dtype), *more) = self._device, infer(op, inputs)
-
-        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
-            arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
-            made = device.compute(kernel, op, arrays)
-            if not shape:  # NumPy returns its own scalars for 0-d results.
-                return (ArrayHandle(device, np.asarray(made), dtype),)
-            handle = ArrayHandle(device, made, dtype)
-            return (handle if made.flags.c_contiguous else device.in_order(handle),)
-
-        return self._in_order if more else run
+        return ArithmeticCall(self._device, kernel, aval)
 
     def _moved(self, op: Op, inputs: Sequence[Handle | Scalar], views: bool = False) -> Run:
-        """NumPy's kernel of an operation that moves elements, and computes nothing that there could
-        be a warning of; views stay such."""
+        """NumPy's kernel of an operation that moves elements; views stay such."""
         _, kernel = self._device.resolve(op, inputs)
         usual = self._native if views else self._in_order
-        if kernel is None:
-            return usual
-        device = self._device
-
-        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> Sequence[Handle]:
-            try:
-                if views:  # whose numbers are places
-                    arrays = [x.value if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
-                else:
-                    arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
-                made = kernel(op, *arrays)
-            except MemoryError:
-                return usual(op, inputs)  # which asks the pool for what it keeps
-            found: tuple[Handle, ...] = device.wrap(op, made, inputs)
-            if views:
-                return found
-            return [x if x.array.flags.c_contiguous else device.in_order(x) for x in found]  # type: ignore[attr-defined]
-
-        return run
+        return usual if kernel is None else MovementCall(self._device, kernel, usual, views)
 
     def _in_order(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
         """Runs NumPy's kernel; its results lie in memory as a plan would have them."""
@@ -272,36 +265,25 @@ class SingleOperations:
             self._device, self._fusion, graph, passing=count >= LASTING, products=products
         )
 
-        unknown = [] if calls is None else [calls]
-        direct: DirectCall | None = None
-        tried: CompiledPlan | None = None
-        direct_call = late("ingle_cpu.eager.direct_call").direct_call
-        large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in infer(op, avals))
-
-        def run(op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
-            nonlocal direct, tried
-            if direct is not None:
-                found = direct(inputs)
-                if found is not None:
-                    return found
-            handles = [x for x in inputs if isinstance(x, Handle)]
-            values = [x.value for x in inputs if type(x) is Scalar]
-            if large:
-                name = op.operation.name
-                outputs = call_holding(maker, name, executable, handles, values)
-            else:
-                outputs = executable(handles, values)
+        def note(executable: GraphPlans) -> None:
             self._forms[form] = count + 1, executable.products
-            waiting, unknown[:] = unknown[:], ()
-            for each in waiting:
-                each.note(executable, graph, handles, values)
-            newest = executable.newest
-            if newest is not tried:
-                tried = newest
-                direct = None if newest is None else direct_call(self._device, newest)
-            return outputs
 
-        return run
+        return PlannedOperation(self._device, op, graph, executable, note, calls)
+
+
+def _key(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Any, ...]:
+    # Most have one or two operands, for which a key is written out.
+    if len(inputs) == 2:
+        a, b = inputs
+        return (op, a.shape, a.dtype, type(a) is Scalar, b.shape, b.dtype, type(b) is Scalar)
+    if len(inputs) == 1:
+        (x,) = inputs
+        return (op, x.shape, x.dtype, type(x) is Scalar)
+    return (op, *[part for x in inputs for part in (x.shape, x.dtype, type(x) is Scalar)])
+
+
+def _form(op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Any, ...]:
+    return (op, *[(type(x) is Scalar, x.dtype) for x in inputs])
 
 
 def _made(op: Op, avals: Sequence[Aval]) -> int:

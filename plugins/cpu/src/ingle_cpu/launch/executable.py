@@ -90,7 +90,7 @@ class CpuExecutable:
         self._orders = [o.order for o in prepackable]
         self._table_sets: dict[tuple[int, ...], TableSet] = {(): usual}
         self._packing_runs = 0
-        self._packers = {n: _packer(scalars[n]) for n in {n for _, n in usual.patches}}
+        self._packers = {n: packer(scalars[n]) for n in {n for _, n in usual.patches}}
         self._quick = usual.pieces < QUICK
         self._long = usual.pieces > MANY
         self.seconds = 0.0
@@ -246,7 +246,7 @@ class CpuExecutable:
 
 
 @cache
-def _packer(dtype: str) -> Callable[[Any], bytes]:
+def packer(dtype: str) -> Callable[[Any], bytes]:
     """Makes the eight bytes in which a kernel takes a number."""
 
     def by_bits(number: Any) -> bytes:

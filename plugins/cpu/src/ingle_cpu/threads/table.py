@@ -12,11 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ingle.fusion.device import DonationState
+from ingle.fusion.device import DonationState, Lent
 from ingle.tensor.errors import BackendError
 
 from ..jit.engine import Code
 from . import abi
+from .launcher import launcher
 from .pool import ThreadPool, thread_pool
 
 # One keeps Python's lock (cheaper, for short plans), the other releases it.
@@ -64,10 +65,14 @@ class Table:
         thread_pool: whose workers help; the process's by default.
 
     Attributes:
+        launch: runs all entries and keeps Python's lock, after it has put the addresses it is given
+            into `bases`, from the first on; returns a status, see `after`.
+        scratch: memory that belongs to its runs alone.
         filled_for: whose numbers its entries and arguments hold, where many take turns with it.
     """
 
     filled_for: object = None
+    scratch: Lent | None = None
 
     def __init__(
         self,
@@ -124,8 +129,13 @@ class Table:
         self.control_address = self.control.ctypes.data
         self._state = self.thread_pool.state
         self._wakes = not self.thread_pool.parks_in_kernel
-        self._holding = HOLDING(self.thread_pool.run_address)
-        self._releasing = RELEASING(self.thread_pool.run_address)
+        run = self.thread_pool.run_address
+        holds = (
+            self.entries, self.base_of, self.offset_of, self.pointers, self.args, self.control,
+            self.code, self.thread_pool,
+        )  # fmt: skip
+        self.launch = launcher(run, self.control_address, self._state, self.bases, holds)
+        self._releasing = RELEASING(run)
 
     def run(self, *, release: bool = True, donation: DonationState | None = None) -> None:
         """Runs all entries; `bases` and `args` must hold their values.
@@ -140,16 +150,16 @@ class Table:
         """
         if self._wakes and self.thread_pool.sleeping:
             self.thread_pool.wake()
-        run = self._releasing if release else self._holding
-        control, state = self.control_address, self._state
         if donation is not None:
             # Python looks for signals after calls: none is handled before the next one's end.
             donation.done = True
-        status = run(control, state)
+        control, state = self.control_address, self._state
+        status = self._releasing(control, state) if release else self.launch()
         if status:
-            self._after(status)
+            self.after(status)
 
-    def _after(self, status: int) -> None:
+    def after(self, status: int) -> None:
+        """Does what the status of a run asks for, where that is not `abi.FINISHED`."""
         if status == abi.ALONE:
             # A forked child's first plan: it ran on this thread, the next one has help.
             self.thread_pool.start()

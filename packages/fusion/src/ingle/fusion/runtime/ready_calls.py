@@ -1,0 +1,80 @@
+"""Single operations that run as they come: found once for their operands, then called straight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+from ingle.tensor.contract import Backend, Handle, Scalar, capability
+from ingle.tensor.device import call_staged
+from ingle.tensor.operation import Op
+
+MOST = 2048
+"""Operations on certain operands that are kept."""
+ASKED = 8
+"""So often the backend is asked for a call of an operation that it runs again and again."""
+
+Key: TypeAlias = tuple[Any, ...]
+Call: TypeAlias = Callable[[Op, Sequence[Handle | Scalar]], "Sequence[Handle] | None"]
+
+
+class ReadyCalls:
+    """The calls that a backend has ready, where it has the capability `ready`.
+
+    Whatever is decided on the way to a kernel follows from the operation and from shapes and
+    dtypes, so it need not be decided again.
+
+    Args:
+        backend: which runs them.
+
+    Attributes:
+        known: by `key_of`.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self.known: dict[Key, Call] = {}
+        self._asked: dict[Key, int] = {}
+        self._backend: Any = backend
+        self._has_some = capability(backend, "ready")
+
+    def run(self, op: Op, inputs: Sequence[Handle | Scalar], key: Key) -> Sequence[Handle]:
+        """Runs an operation that has no call, or whose call does not take these operands."""
+        below = self._backend
+        found: Sequence[Handle]
+        if op.operation.body is None:
+            found = below.execute(op, inputs)
+        else:
+            # What the body creates belongs below, too.
+            found = call_staged(below, below.execute, op, inputs)
+        if self._has_some:
+            self._ask(op, inputs, key)
+        return found
+
+    def _ask(self, op: Op, inputs: Sequence[Handle | Scalar], key: Key) -> None:
+        asked = self._asked.get(key, 0)
+        if asked == ASKED and key not in self.known:
+            return
+        if len(self._asked) >= MOST:
+            self.known.clear()
+            self._asked.clear()
+        self._asked[key] = min(asked + 1, ASKED)
+        call = self._backend.ready(op, inputs)
+        if call is not None:
+            self.known[key] = call
+        else:
+            self.known.pop(key, None)
+
+
+def key_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Key:
+    """What decides how an operation runs: whatever its operands are of the same key, it is alike.
+
+    Operands are told apart by class, too: numbers from tensors without axes.
+    """
+    # Most have one or two operands, for which a key is written out.
+    if len(inputs) == 2:
+        a, b = inputs
+        return (op, a.shape, a.dtype, type(a), b.shape, b.dtype, type(b))
+    if len(inputs) == 1:
+        (x,) = inputs
+        return (op, x.shape, x.dtype, type(x))
+    return (op, *[part for x in inputs for part in (x.shape, x.dtype, type(x))])
