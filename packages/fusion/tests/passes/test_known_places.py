@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
+from ingle.autodiff import grad
 from ingle.fusion import compile
 from ingle.fusion.passes import by_layers
 from ingle.fusion.passes.known_places import KnownPlaces
@@ -82,6 +83,28 @@ def test_what_may_lie_outside_is_checked(checks: list[int], name: str) -> None:
     assert checks[-1] == 1
 
 
+def test_rows_of_an_embedding_are_checked_once_for_it_and_its_gradient(checks: list[int]) -> None:
+    table = it.reshape(it.arange(12.0, device="cpu"), (6, 2))
+    run = compile(grad(lambda t, places: it.sum(it.embedding(places, t) ** 2.0)))
+    got = run(table, it.asarray([5, 0, 5], device="cpu")).numpy()
+    want = np.zeros((6, 2), np.float32)
+    want[0], want[5] = [0, 2], [40, 44]
+    np.testing.assert_array_equal(got, want)
+    assert checks[-1] == 1
+    for outside in (6, -1):
+        with pytest.raises(OutOfRangeError, match="axis 0 has size 6"):
+            run(table, it.asarray([5, outside, 5], device="cpu")).numpy()
+
+
+def test_an_embedding_tells_nothing_of_a_smaller_table(checks: list[int]) -> None:
+    small, large = it.zeros((2, 1), device="cpu"), it.zeros((6, 1), device="cpu")
+    run = compile(lambda places: it.embedding(places, large) + it.take(small, places, axis=0))
+    run(it.asarray([0, 1], device="cpu"))
+    assert checks[-1] == 2
+    with pytest.raises(OutOfRangeError, match=r"take: .* axis 0 has size 2"):
+        run(it.asarray([0, 2], device="cpu")).numpy()
+
+
 def test_places_of_more_than_there_are_rows_are_an_error() -> None:
     table = it.zeros((3, 2), device="cpu")
     run = compile(lambda x: it.take(table, it.argmax(x, axis=1), axis=0))
@@ -134,5 +157,11 @@ def test_a_value_takes_nothing_over_from_one_that_is_no_more() -> None:
     values = [SimpleNamespace(number=n, shape=(6,), dtype=it.int64) for n in range(3)]
     for value in values:
         places.note(place, [values[0]], value)
+    traits = SimpleNamespace(row_indices=(0, 1))
+    rows: Any = SimpleNamespace(operation=SimpleNamespace(traits=traits))
+    given = SimpleNamespace(number=-7, shape=(2,), dtype=it.int64)
+    places.note_rows(rows, [given, values[0]], values[2])
+    assert places.below(given) == 6
     places.forget(1)
     assert [places.below(value) for value in values] == [6, None, None]
+    assert places.below(given) is None

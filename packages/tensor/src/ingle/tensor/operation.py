@@ -107,7 +107,7 @@ class Traits:
         indexes_inside: the indices that its body computes are inside of what they index, whatever
             its inputs are: nobody need check them.
         row_indices: the positions of an input of indices and of the one whose first axis they
-            index: if they are inside of it, so are those that its body computes.
+            index: if they are inside of it, so are those that its body computes, and only then.
 
     >>> from ingle.tensor.operation import OPERATIONS
     >>> OPERATIONS["exp"].traits.cost, OPERATIONS["floor"].traits.discontinuous

@@ -2,7 +2,8 @@
 
 The place of an extreme along an axis is less than the axis is long, whatever lies there. A step
 that looks up what it has just chosen (the next token's row, the nearest code, the value of the best
-action) need not wait for a check of that index before it writes over its state.
+action) need not wait for a check of that index before it writes over its state. Nor are the rows
+that an embedding took, and was checked for, checked again where its gradient adds to them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ class KnownPlaces:
 
     def __init__(self) -> None:
         self.trusted = 0
-        self._below: dict[int, Any] = {}
+        self._below: dict[int, tuple[Any, int]] = {}
+        """That size, and the value as of which it is known."""
 
     def note(self, op: Op, inputs: Sequence[Any], result: Any) -> None:
         """Notes the result of an operation, if its elements are places or those of a known one."""
@@ -39,11 +41,20 @@ class KnownPlaces:
             below = self.below(inputs[0])
         dtype = result.dtype
         if below is not None and dtype.is_integer and below - 1 <= np.iinfo(dtype.dtype).max:
-            self._below[result.number] = below
+            self._below[result.number] = below, result.number
+
+    def note_rows(self, op: Op, inputs: Sequence[Any], result: Any) -> None:
+        """Notes the indices of rows that an operation took, with whose body they were checked."""
+        if op.operation.traits.row_indices is None:
+            return
+        indices, table = (inputs[n] for n in op.operation.traits.row_indices)
+        if self.below(indices) is None:
+            self._below[indices.number] = table.shape[0], result.number
 
     def below(self, value: Any) -> Any:
         """A size below which all elements are, none of them negative; None if nothing is known."""
-        return self._below.get(getattr(value, "number", -1))
+        found = self._below.get(getattr(value, "number", -1))
+        return None if found is None else found[0]
 
     def is_inside(self, indices: Any, size: Any) -> bool:
         """Whether indices of an axis of a size need no check.
@@ -64,4 +75,4 @@ class KnownPlaces:
 
     def forget(self, count: int) -> None:
         """Values from this one on are no more."""
-        self._below = {n: below for n, below in self._below.items() if n < count}
+        self._below = {n: known for n, known in self._below.items() if known[1] < count}
