@@ -173,6 +173,15 @@ def fits() -> dict[str, tuple[Function, Function, Any, Any, dict[str, int]]]:
                     mp.mpf("1.25") - middle, mp.mpf("3.92") - middle, {"float32": 12}),
         # erfc(x) = exp(-x**2) ERFCX((x - 2) / (x + 2)) from 1 to 6
         "ERFCX": (scaled_erfc, shrinking, -mp.mpf(1) / 3, mp.mpf("0.5"), {"float64": 17}),
+        # 2**f from -1/2 to 1/2, for half types
+        "SHORT_POWER": (lambda f: 2**f, lambda f: 2**-f, -mp.mpf("0.5"), mp.mpf("0.5"),
+                        {"float32": 4}),
+        # ndtr(-a) = 2**SHORT_TAIL(a) up to where it is 0 in half types
+        "SHORT_TAIL": (lambda a: mp.log(mp.erfc(a / root) / 2, 2), lambda a: mp.log(2), 0,
+                       mp.mpf("13.6"), {"float32": 9}),
+        # tanh(x) = x + x z SHORT_TANH(z) up to 1/4
+        "SHORT_TANH": (odd(mp.tanh, 3), relative(mp.tanh, 3), 0, mp.mpf("0.0625625"),
+                       {"float32": 1}),
     }  # fmt: skip
 
 

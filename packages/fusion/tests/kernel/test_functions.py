@@ -240,3 +240,33 @@ def test_the_exact_error_of_products(machine: Any) -> None:
             else:
                 high = x.astype(np.longdouble) * y.astype(np.longdouble) - x * y
                 np.testing.assert_allclose(out, high, rtol=1e-2, atol=1e-18)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_functions_for_half_types_keep_fourteen_places(machine: Any, plain: bool) -> None:
+    features = dict.fromkeys(("fma", "rounding", "scale"), False) if plain else {}
+    rng = np.random.default_rng(0)
+    for name, reference, low, high in (
+        ("short_exp", np.exp, -85, 40),
+        ("short_exp2", np.exp2, -120, 60),
+        ("short_ndtr", lambda x: np.exp(sp.log_ndtr(x)), -12.8, 9),
+        ("short_reciprocal", np.reciprocal, 1, 2),
+        ("short_sigmoid", sp.expit, -85, 90),
+        ("short_tanh", np.tanh, -1, 1),
+        ("short_tanh", np.tanh, -20, 20),
+    ):
+        x = np.concatenate([rng.uniform(low, high, 20_000), [low, high]])
+        x = x.astype(np.float32)
+        out = np.empty_like(x)
+        unary_kernel(machine, name, "float32", **features)(x, out)
+        np.testing.assert_allclose(out, reference(x.astype(np.float64)), rtol=2.0**-14)
+    for name, ends, expected in (
+        ("short_exp", [-np.inf, -104.5, np.nan], [0, 0, np.nan]),
+        ("short_ndtr", [-np.inf, -14.5, np.inf, 14.5, np.nan], [0, 0, 1, 1, np.nan]),
+        ("short_sigmoid", [-np.inf, -130, np.inf, 130, np.nan], [0, 0, 1, 1, np.nan]),
+        ("short_tanh", [-np.inf, -90, np.inf, 90, np.nan], [-1, -1, 1, 1, np.nan]),
+    ):
+        x = np.array(ends, np.float32)
+        out = np.empty_like(x)
+        unary_kernel(machine, name, "float32", **features)(x, out)
+        np.testing.assert_array_equal(out, np.array(expected, np.float32))

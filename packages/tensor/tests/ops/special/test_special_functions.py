@@ -9,7 +9,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import grad
-from ingle.tensor.errors import ArgumentError, GradientError
+from ingle.tensor.errors import ArgumentError, DTypeError, GradientError
+from ingle.tensor.ops.special.short import short_exp, short_ndtr
 
 special: Any = pytest.importorskip("scipy.special")
 INF, NAN = float("inf"), float("nan")
@@ -183,3 +184,13 @@ def test_incomplete_gamma_has_no_second_derivative_by_its_shape() -> None:
     np.testing.assert_allclose([mixed.item(), other.item()], want, rtol=1e-13)
     with pytest.raises(GradientError, match="igamma: there is no second derivative by x1"):
         grad(grad(lambda a: it.igamma(a, 1.0)))(at(2.0))
+
+
+@pytest.mark.parametrize(
+    ("function", "reference"), [(short_exp, np.exp), (short_ndtr, special.ndtr)]
+)
+def test_short_functions_are_of_float32(function: Any, reference: Any) -> None:
+    x = np.array([-INF, -3.0, 0.0, 1.5, NAN], np.float32)
+    np.testing.assert_allclose(function(it.asarray(x)).numpy(), reference(x), rtol=2.0**-14)
+    with pytest.raises(DTypeError, match="x must be float32, got float16; cast it"):
+        function(it.asarray([0.0], dtype=it.float16))

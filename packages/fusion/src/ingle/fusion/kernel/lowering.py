@@ -12,9 +12,16 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import DType
 from ingle.tensor.operation import Op
 
-from . import lowering_creation, lowering_float, lowering_integer, lowering_plain
-from .code import DTYPES, FLOATS, CodeBuilder
+from . import (
+    lowering_creation,
+    lowering_float,
+    lowering_halves,
+    lowering_integer,
+    lowering_plain,
+)
+from .code import DTYPES, FLOATS, HALVES, CodeBuilder
 from .expression import Expression
+from .lowering_plain import Rule
 from .nest import COMBINES
 
 RULES = {
@@ -24,6 +31,9 @@ RULES = {
     **lowering_creation.RULES,
 }
 """What computes an operation, by its name; `register_lowering` adds to it."""
+
+HALF_RULES = lowering_halves.RULES
+"""The same for operations whose first operand is of a half type, before those of all."""
 
 CREATIONS = frozenset(lowering_creation.RULES)
 """Operations whose result is a function of the index and of numbers."""
@@ -42,10 +52,17 @@ def can_lower(op: Op, avals: Sequence[Aval]) -> bool:
     is a leaf of the code.
     """
     gathers = op.operation.traits.family == "gather"
-    if op.operation.name not in RULES and not gathers and reduction_of(op) is None:
+    known = _rule(op, avals[0].dtype.name if avals else "") is not None
+    if not known and not gathers and reduction_of(op) is None:
         return False
     dtypes = [a.dtype for a in avals] + [d for d in op.attributes.values() if isinstance(d, DType)]
     return all(d.name in DTYPES for d in dtypes)
+
+
+def _rule(op: Op, dtype: str) -> Rule | None:
+    """What computes an operation whose first operand has a dtype."""
+    short = HALF_RULES.get(op.operation.name) if dtype in HALVES else None
+    return short or RULES.get(op.operation.name)
 
 
 def reduction_of(op: Op) -> str | None:
@@ -103,5 +120,7 @@ def lower(op: Op, builder: CodeBuilder, args: Sequence[int], out: Aval) -> int:
     if op.operation.traits.discontinuous or out.dtype.name not in FLOATS:
         args = [builder.settled(at) for at in args]
     values = [Expression(builder, at) for at in args]
-    result = RULES[op.operation.name](op, values, out.dtype.name)
+    rule = _rule(op, values[0].dtype if values else "")
+    assert rule is not None, f"{op.operation.name} has no code: see `can_lower`"
+    result = rule(op, values, out.dtype.name)
     return builder.narrow(result.at, out.dtype.name)

@@ -18,6 +18,7 @@ from . import (
     normal,
     power,
     rounding,
+    short,
     special,
     trigonometric,
 )
@@ -30,6 +31,7 @@ EXPANSIONS: dict[str, Callable[..., Expression]] = {
     **normal.EXPANSIONS,
     **power.EXPANSIONS,
     **rounding.EXPANSIONS,
+    **short.EXPANSIONS,
     **special.EXPANSIONS,
     **trigonometric.EXPANSIONS,
 }

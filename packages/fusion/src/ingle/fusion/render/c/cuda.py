@@ -51,6 +51,11 @@ typedef unsigned long long uint64_t;
 #ifdef __CUDA_ARCH__
 #define INGLE_EXP_FLOAT32 expf
 #define INGLE_ERF_FLOAT32 erff
+#define INGLE_SHORT_EXP_FLOAT32(x) exp2f((x) * 1.4426950408889634f)
+#define INGLE_SHORT_EXP2_FLOAT32 exp2f
+#define INGLE_SHORT_RECIPROCAL_FLOAT32 short_reciprocal
+static float short_reciprocal(float x)
+{ float y; asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x)); return y; }
 #endif
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
 static uint16_t rounded_bfloat16(float x)
@@ -59,6 +64,12 @@ static uint16_t rounded_float16(float x)
 { uint16_t y; asm("cvt.rn.f16.f32 %0, %1;" : "=h"(y) : "f"(x)); return y; }
 static float widened_float16(uint16_t x)
 { float y; asm("cvt.f32.f16 %0, %1;" : "=f"(y) : "h"(x)); return y; }
+static float smaller(float x, float y)
+{ float z; asm("min.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+static float larger(float x, float y)
+{ float z; asm("max.NaN.f32 %0, %1, %2;" : "=f"(z) : "f"(x), "f"(y)); return z; }
+#define INGLE_MIN_FLOAT32 smaller
+#define INGLE_MAX_FLOAT32 larger
 #define INGLE_ROUNDED_BFLOAT16 rounded_bfloat16
 #define INGLE_ROUNDED_FLOAT16 rounded_float16
 #define INGLE_WIDENED_FLOAT16 widened_float16
@@ -101,7 +112,7 @@ class Cuda:
 
     preamble = PREAMBLE
     table = "static __device__ const"
-    functions = frozenset({"exp", "erf"})
+    functions = frozenset({"exp", "erf", "short_exp", "short_exp2", "short_reciprocal"})
     """In CUDA's library they take 8 and some 25 instructions around the one for powers of two, with
     errors of at most 1 and 2 ulp; as polynomials alone 25 and 45."""
     lane = "threadIdx.x"

@@ -11,8 +11,12 @@ def minmax(source: Source, dtype: str, larger: bool) -> str:
     kind, sign = value_type(dtype), ">" if larger else "<"
     name = f"{'max' if larger else 'min'}_{dtype}"
     chosen = f"a {sign} b ? a : b"
-    result = f"a != a ? a : ({chosen})" if dtype in FLOATS else chosen
-    return source.need(name, _function(kind, name, f"{kind} a, {kind} b", [f"return {result};"]))
+    body = [f"return {chosen};"]
+    if dtype in FLOATS:
+        own = f"INGLE_{name.upper()}"
+        machines = [f"#ifdef {own}", f"return {own}(a, b);", "#endif"]
+        body = [*machines, f"return a != a ? a : ({chosen});"]
+    return source.need(name, _function(kind, name, f"{kind} a, {kind} b", body))
 
 
 def fma(source: Source, dtype: str) -> str:

@@ -18,6 +18,7 @@ from .._rules import elementwise_rule, normalize_axis, widened
 from ..movement.joining import concat
 from ..movement.slicing import slice_axis
 from ..special.erf import erf
+from ..special.short import short_ndtr
 from ._activation import activation, apply
 from .arithmetic import abs, negative
 from .cast import astype
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
 
 _SQRT_HALF = math.sqrt(0.5)
 _SQRT_2_PI = math.sqrt(2 / math.pi)
-_CUBIC = 0.044715
+CUBIC = 0.044715
+"""The coefficient in the approximation of gelu by tanh."""
 
 
 def _expit(x: Any) -> Any:
@@ -222,18 +224,20 @@ def _gelu_body(x: Tensor, *, approximate: str) -> Tensor:
     wide = widened(x)
     if approximate == "none":
         return astype(wide * 0.5 * (1.0 + erf(wide * _SQRT_HALF)), x.dtype)
-    inner = _SQRT_2_PI * (wide + _CUBIC * square(wide) * wide)
+    inner = _SQRT_2_PI * (wide + CUBIC * square(wide) * wide)
     return astype(wide * 0.5 * (1.0 + tanh(inner)), x.dtype)
 
 
 def _gelu_vjp(g: Tensor, x: Tensor, approximate: str) -> Tensor:
     if approximate == "none":
-        density = exp(square(x) * -0.5) * (1.0 / math.sqrt(2 * math.pi))
-        return g * (0.5 * (1.0 + erf(x * _SQRT_HALF)) + x * density)
+        wide = widened(x)
+        below = 0.5 * (1.0 + erf(x * _SQRT_HALF)) if wide is x else short_ndtr(wide)
+        density = exp(square(wide) * -0.5) * (1.0 / math.sqrt(2 * math.pi))
+        return astype(widened(g) * (below + wide * density), x.dtype)
     # Beyond 20 tanh is flat, and the square of x might be infinite.
     near = clip(x, -20.0, 20.0)
-    t = tanh(_SQRT_2_PI * (near + _CUBIC * square(near) * near))
-    slope = _SQRT_2_PI * (1.0 + 3.0 * _CUBIC * square(near))
+    t = tanh(_SQRT_2_PI * (near + CUBIC * square(near) * near))
+    slope = _SQRT_2_PI * (1.0 + 3.0 * CUBIC * square(near))
     return g * (0.5 * (1.0 + t) + 0.5 * near * (1.0 - square(t)) * slope)
 
 
@@ -242,7 +246,7 @@ def _gelu_reference(x: Any, approximate: str = "none") -> Any:
 
     if approximate == "none":
         return x * ndtr(x)
-    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + _CUBIC * x**3)))
+    return 0.5 * x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + CUBIC * x**3)))
 
 
 def _gelu_samples(draw: Draw) -> Iterator[Sample]:

@@ -18,6 +18,7 @@ from ..elementwise.arithmetic import negative
 from ..elementwise.cast import astype
 from ..elementwise.exponential import exp, log
 from ..reductions.basic import max, sum
+from ..special.short import short_exp
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -54,8 +55,13 @@ def softmax(x: TensorLike, /, *, axis: int = -1) -> Tensor:
 def _softmax(x: Tensor, *, axis: int) -> Tensor:
     if not x.shape[axis]:
         return x
-    e = exp(_shifted(x, axis))
-    return astype(e / sum(e, axis=axis, keepdims=True), x.dtype)
+    shifted = _shifted(x, axis)
+    if shifted.dtype is x.dtype:
+        e = exp(shifted)
+        return e / sum(e, axis=axis, keepdims=True)
+    # One division a row instead of one an element: a half type shows no difference.
+    e = short_exp(shifted)
+    return astype(e * (1.0 / sum(e, axis=axis, keepdims=True)), x.dtype)
 
 
 def _softmax_vjp(g: Tensor, out: Tensor, axis: int) -> Tensor:
