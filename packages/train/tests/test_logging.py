@@ -121,6 +121,9 @@ def test_a_broken_jsonl(tmp_path):
     path.write_text('{"step": 1}\nnonsense\n{"step": 2}\n')
     with pytest.raises(TrainingError, match="line 2 is no JSON"):
         read_jsonl(path)
+    for nothing in (tmp_path, tmp_path / "none.jsonl"):
+        with pytest.raises(TrainingError, match="this log cannot be read: "):
+            read_jsonl(nothing)
     path.write_text('{"step": 1, "loss": NaN}\n{"ste')
     assert math.isnan(read_jsonl(path)[0]["loss"])
     with pytest.raises(ArgumentError, match="every"):

@@ -9,15 +9,16 @@ import threading
 import warnings
 import weakref
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
 from ingle.fusion.support.disk_store import CacheWarning, DiskStore
+from ingle.tensor.errors import BackendError, OutOfMemoryError
 from ingle_cpu.jit import engine as engine_module
 from ingle_cpu.jit.engine import Engine, IRSource, KernelCompileError
 from ingle_cpu.jit.external_symbols import process_symbols
-from ingle_cpu.jit.host import Host, host
+from ingle_cpu.jit.host import Host, host, llvm
 from ingle_cpu.jit.object_symbols import UnknownObjectError, undefined_symbols
 from ingle_cpu.matmul.driver import driver_source
 from ingle_cpu.threads.pool import runner_addresses
@@ -170,6 +171,17 @@ class TestEngine:
             [sys.executable, "-c", WITHOUT_MEMORY], capture_output=True, text=True, timeout=60
         )
         assert (done.returncode, done.stdout, done.stderr) == (0, "OutOfMemoryError 3\n", "")
+
+    def test_no_memory_for_llvm_itself(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def fails(*_: object) -> NoReturn:
+            raise OSError("no")
+
+        monkeypatch.setattr("ingle_cpu.jit.host.late", fails)
+        with pytest.raises(BackendError, match="llvmlite does not load"):
+            llvm.__wrapped__()
+        monkeypatch.setattr("mmap.mmap", fails)
+        with pytest.raises(OutOfMemoryError, match="cannot compile kernels: LLVM may need 192 MiB"):
+            llvm.__wrapped__()
 
     def test_code_that_calls_what_the_process_lacks_is_refused_before_it_is_loaded(self) -> None:
         with pytest.raises(KernelCompileError, match="calls fmod"):

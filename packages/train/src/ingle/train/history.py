@@ -85,7 +85,7 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The lines of a `JSONLLogger`'s file. A last line that a crash cut off is left out.
 
     Raises:
-        TrainingError: the file is no log; the message names the line.
+        TrainingError: the file cannot be read, or is no log; the message names the line.
 
     >>> import pathlib, tempfile
     >>> from ingle.train import read_jsonl
@@ -97,6 +97,8 @@ def read_jsonl(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     path = argument_checks.path("read_jsonl", "path", path)
     try:
         lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+    except OSError as error:
+        raise TrainingError(f"{path}: this log cannot be read: {error.strerror}") from error
     except UnicodeDecodeError as error:
         raise TrainingError(f"{path}: this is no log of a training: {error}") from None
     found = []

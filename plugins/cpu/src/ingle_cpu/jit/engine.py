@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import mmap
 import os
 import weakref
 from collections import OrderedDict
@@ -18,13 +17,13 @@ from typing import Any, NamedTuple
 from weakref import WeakValueDictionary
 
 from ingle.fusion.device import DiskStore, disk, give_way
-from ingle.tensor.errors import BackendError, OutOfMemoryError
+from ingle.tensor.errors import BackendError
 from ingle.tensor.locks import ReentrantLock
 from ingle.tensor.transactions import commit_lock
 
 from .elf import DamagedObjectError
 from .external_symbols import process_symbols
-from .host import Host, host, llvm
+from .host import Host, host, llvm, require_room
 from .loader import NotLoadableError, load
 from .object_symbols import UnknownObjectError, undefined_symbols
 
@@ -183,7 +182,7 @@ class Engine:
             OutOfMemoryError: the process may not have the memory that LLVM may need.
         """
         with self._lock:
-            _require_room(source)
+            require_room(f"{', '.join(source.names)} cannot be compiled", ROOM)
             self._set_reduction(source.reduced)
             return self._object_code(source)
 
@@ -283,18 +282,6 @@ class Engine:
 def lasting() -> list[Code]:
     """What stays in memory for good."""
     return list(_LASTING_CODE.values())
-
-
-def _require_room(source: IRSource) -> None:
-    try:
-        mmap.mmap(-1, ROOM).close()
-    except (OSError, MemoryError, OverflowError) as error:
-        raise OutOfMemoryError(
-            f"{', '.join(source.names)} cannot be compiled: LLVM may need {ROOM >> 20} MiB, and "
-            f"the system has no memory left for this process ({error}); free tensors, or raise "
-            "the limit (`ulimit -v`)",
-            ROOM,
-        ) from error
 
 
 def _target_machine(machine: Host, polished: bool = True) -> Any:

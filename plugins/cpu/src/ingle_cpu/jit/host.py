@@ -7,6 +7,7 @@ import functools
 import hashlib
 import itertools
 import json
+import mmap
 import platform
 import re
 import sys
@@ -16,7 +17,7 @@ from typing import Any, NamedTuple
 import llvmlite
 
 from ingle.fusion.device import disk
-from ingle.tensor.errors import BackendError
+from ingle.tensor.errors import BackendError, OutOfMemoryError
 from ingle.tensor.late_imports import late
 
 _LASTING = frozenset(
@@ -63,11 +64,14 @@ def llvm() -> Any:
     Loading it takes 60 ms, so that it is only done where there is something to compile.
 
     Raises:
+        OutOfMemoryError: the process may not have the memory that it lies in.
         BackendError: it cannot be loaded.
     """
     try:
         binding = late("llvmlite.binding")
     except (ImportError, OSError) as error:
+        # The loader's error is of a file that could not be found or loaded, for whatever reason.
+        require_room("the device cpu cannot compile kernels", _LIBRARY)
         raise BackendError(
             f"the device cpu cannot compile kernels: llvmlite does not load ({error}). Try pip "
             "install --force-reinstall llvmlite, or choose INGLE_DEVICE=numpy"
@@ -75,6 +79,27 @@ def llvm() -> Any:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     return binding
+
+
+_LIBRARY = 192 << 20
+"""Bytes of addresses that the library of LLVM takes."""
+
+
+def require_room(said: str, nbytes: int) -> None:
+    """Raises `OutOfMemoryError` where the system has no memory for what LLVM is to do.
+
+    Args:
+        said: what cannot be done then, as the error begins.
+        nbytes: what LLVM may need.
+    """
+    try:
+        mmap.mmap(-1, nbytes).close()
+    except (OSError, MemoryError, OverflowError) as error:
+        raise OutOfMemoryError(
+            f"{said}: LLVM may need {nbytes >> 20} MiB, and the system has no memory left for "
+            f"this process ({error}); free tensors, or raise the limit (`ulimit -v`)",
+            nbytes,
+        ) from error
 
 
 _FEATURES = re.compile(r"([+-][A-Za-z0-9._-]+(,|$))*", re.ASCII)
