@@ -1,4 +1,4 @@
-"""Logs that come once in each process, such as the first step of a training."""
+"""Logs that come once in each process, such as the first tokens of a text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
-"""Backward passes that come again: each is one operation where operations are only traced.
+"""Backward passes that come again: each is a program where operations are only recorded.
 
 A training loop goes back through an equal recording at every step. Its gradient rules do the same
-each time, so the second pass through equal steps is traced as a program, and from then on
-this program is the one operation that the backend gets, on the values that the steps kept.
+each time, so the second pass through equal steps is traced as a program, and from then on the
+backend gets this program, on the values that the steps kept. It records what the rules would ask
+for, in their order, so that nobody sees by which of the two ways a pass went.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ _LIMIT = 1024
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Pass:
-    """A backward pass as one operation.
+    """A backward pass as a program.
 
     Attributes:
         op: from the recording's values, and some numbers, to gradients.
@@ -57,7 +58,7 @@ _seen: set[Any] = set()
 
 
 def cached_backward(nodes: Sequence[Node], roots: Roots, plain: Plain) -> Gradients | None:
-    """The gradients by key as one operation; None where the pass has to be gone through.
+    """The gradients by key, by a program; None where the pass has to be gone through.
 
     Args:
         nodes: everything below the roots, the latest first.
@@ -65,8 +66,8 @@ def cached_backward(nodes: Sequence[Node], roots: Roots, plain: Plain) -> Gradie
         plain: goes through a pass.
     """
     level = roots[0][0].backend
-    defers = getattr(level.inner, "defers", None)
-    if defers is None or len(nodes) <= FEW or not defers():
+    defers, expand = getattr(level.inner, "defers", None), getattr(level.inner, "expand", None)
+    if defers is None or expand is None or len(nodes) <= FEW or not defers():
         return None
     recording = _Recording(level)
     signature = recording.signature(nodes, roots)
@@ -88,7 +89,7 @@ def cached_backward(nodes: Sequence[Node], roots: Roots, plain: Plain) -> Gradie
         return None
     keys = recording.keys
     scalars = [Scalar(n, dtype) for n, dtype in zip(numbers, found.dtypes, strict=True)]
-    handles = level.inner.execute(found.op, [*recording.values, *scalars])
+    handles = expand(found.op, [*recording.values, *scalars])
     return {keys[k]: Tensor(h) for k, h in zip(found.keys, handles, strict=True)}
 
 
@@ -166,7 +167,7 @@ class _Recording:
         return place
 
     def written_down(self, nodes: Sequence[Node], roots: Roots, plain: Plain) -> _Pass | None:
-        """The pass as one operation.
+        """The pass as a program.
 
         None if a rule reads values, or takes tensors from elsewhere, which may be others next time.
         """

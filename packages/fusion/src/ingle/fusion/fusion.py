@@ -18,6 +18,7 @@ from ingle.tensor.dispatch import checking
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.moving import carried, received
 from ingle.tensor.operation import Op, infer
+from ingle.tensor.programs import Program
 
 from .device_group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
@@ -104,12 +105,24 @@ class Fusion:
                 return self.record_anew(op, inputs)
         return log.record(op, inputs)
 
-    def record_anew(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
+    def expand(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
+        """Executes an operation that is a program, of which each step is recorded as if it came by
+        itself: the log is the same as where one rule after the other did that."""
+        if not self.defers():
+            return self.execute(op, inputs)
+        program, log = op.attributes["body"], self._streams.mine
+        if log is None or log.done:
+            return self.record_anew(op, inputs, program)
+        return log.record_steps(op, inputs, program)
+
+    def record_anew(
+        self, op: Op, inputs: Sequence[Handle | Scalar], steps: Program | None = None
+    ) -> tuple[LazyHandle, ...]:
         """The first operation of a new stream of this thread, whose last one takes no more: it has
         run, or is in the middle of something that was interrupted."""
         last = self._streams.mine
         stream = LazyStream(self, self.planner, Turn() if last is None else last.turn)
-        handles = stream.record(op, inputs)
+        handles = stream.record_steps(op, inputs, steps)
         # Now, so that whatever interrupts this cannot run the stream before it has begun.
         self._streams.mine = stream
         return handles

@@ -21,6 +21,7 @@ from .former_values import FormerValues
 from .ir.graph import LogEntry, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
+from .record.written_out import StepEntries
 from .runtime.plan_cache import PlanError
 from .runtime.plan_codegen import DonationState
 from .runtime.replay import Attempt, Replay, ensured
@@ -86,6 +87,11 @@ class LazyStream(Log):
             if type(x) is not Scalar and x.dtype.is_integer:
                 self._asked[len(self.written)] = op.operation.name, user_line()
                 return
+
+    def _note_steps(self, found: StepEntries) -> None:
+        if found.reading:
+            line, count = user_line(), len(self.written)
+            self._asked.update({count + i: (name, line) for i, name in found.reading})
 
     def shorten(self) -> None:
         count = len(self.written)

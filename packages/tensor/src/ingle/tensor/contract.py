@@ -169,6 +169,8 @@ CAPABILITIES = {
     "if `owner` is its only holder, else into a new one with a ledger of its own",
     "defers": "defers() -> bool: whether operations are only recorded at this moment, so that "
     "an operation of many parts (the trait `inlined`) takes no longer than any other",
+    "expand": "expand(op, inputs) -> tuple of handles: execute, of an operation that is a program "
+    "(`call_program`): where operations wait, each step waits as one that came by itself",
     "adopt": "adopt(array) -> Handle: a host array without a copy, if the device can read it",
     "move": "move(handle, backend) -> Handle: of decorators: what they hold on another device",
     "receive": "receive(handle) -> Handle: of decorators: a value of another device, brought here",

@@ -12,8 +12,10 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.errors import BackendError
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import Op, infer
+from ingle.tensor.programs import Program
 
 from ..ir.graph import LogEntry, read_log
+from .written_out import Place, StepEntries, may_fail, written_out
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -149,7 +151,13 @@ class Log:
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         """Records an operation."""
-        avals = infer(op, inputs)
+        return self.record_steps(op, inputs, None)
+
+    def record_steps(
+        self, op: Op, inputs: Sequence[Handle | Scalar], steps: Program | None
+    ) -> tuple[LazyHandle, ...]:
+        """Records an operation, or in its place the steps of the program that it is."""
+        avals = infer(op, inputs) if steps is None else ()
         for x in inputs:
             if type(x) is LazyHandle:
                 log = x.pending_in
@@ -161,8 +169,10 @@ class Log:
             try:
                 # Both at once: what comes in between may close it.
                 mine, self.open = self.open, False
-                if mine:
+                if mine and steps is None:
                     made = self._written(op, inputs, avals)
+                elif mine and steps is not None:
+                    made = self._written_out(steps, inputs)
             except BaseException:
                 if mine:
                     self._repair()
@@ -200,9 +210,7 @@ class Log:
                 args.append(self.number(x))
             else:
                 args.append(self.operand(x))  # type: ignore[arg-type]
-        kind = op.operation.traits.kind
-        # A movement of one value reads no index that may be wrong.
-        if kind != "elementwise" and (kind != "movement" or len(inputs) > 1):
+        if may_fail(op.operation.traits.kind, len(inputs)):
             self._note(op, inputs)
         number, entry = self._count, tuple(args)
         made: tuple[LazyHandle, ...]
@@ -217,6 +225,47 @@ class Log:
         self._count = number + len(made)
         self.written.append(entry)
         return made
+
+    def _written_out(
+        self, program: Program, inputs: Sequence[Handle | Scalar]
+    ) -> tuple[LazyHandle, ...]:
+        """The outputs of a program, each of whose steps is written down as if it came by itself."""
+        places: list[Place] = []
+        new: dict[int, tuple[int, Handle]] = {}
+        for x in inputs:
+            if type(x) is Scalar:
+                places.append(None)
+            elif type(x) is LazyHandle and x.pending_in is self:
+                places.append(x.number)
+            else:
+                handle: Handle = x.computed() if type(x) is LazyHandle else x  # type: ignore[assignment]
+                place = self._places.get(id(handle))
+                if place is None:
+                    place = ~new.setdefault(id(handle), (len(new), handle))[0]
+                places.append(place)
+        found = written_out(program, self._count, tuple(places))
+        tensors = [handle for _, handle in new.values()]
+        made = [LazyHandle(self.backend, aval, self, number) for number, aval in found.made]
+        self._note_steps(found)
+        # Entries come last, as in `operand`.
+        for place, number in found.tensors:
+            handle = tensors[place]
+            if handle.owned is not None:
+                handle.owned.add(self.given)
+            self.given.append(handle)
+            self._places[id(handle)] = number
+        self.numbers += [inputs[n].value if type(n) is int else n.value for n in found.numbers]  # type: ignore[union-attr]
+        self._handles += [ref(h) for h in made]
+        self._count = found.count
+        self.written += found.entries
+        return tuple([made[n] if n >= 0 else self._own(inputs[~n]) for n in found.outputs])
+
+    def _own(self, x: Handle | Scalar) -> LazyHandle:
+        """An operand as a value of this device."""
+        return x if type(x) is LazyHandle else self.backend.known(x)  # type: ignore[arg-type]
+
+    def _note_steps(self, found: StepEntries) -> None:
+        """Is told of the steps of a program that come next."""
 
     def _note(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Is told of an operation that comes next, if it may fail for what its operands hold."""

@@ -1,4 +1,4 @@
-"""Plans for later processes, of logs that come once in each: the first step of a training is such.
+"""Plans for later processes, of logs that come once in each: the first tokens of a text are such.
 
 A process that runs a log for the first time cannot know whether it comes again, and most never do.
 But what has come in an earlier process comes in the next one, too. So a process leaves a mark for
