@@ -36,6 +36,9 @@ def slices(op: Op, shape: Shape, starts: Sequence[Any], sizes: Shape) -> tuple[s
         length = shape[axis]
         first = int(start)
         first += length if first < 0 else 0
+        if step == 1 and first >= 0 and first + size <= length:  # as mostly
+            found.append(slice(first, first + size))
+            continue
         stop, last = first + size * step, first + (size - 1) * step
         inside = 0 <= first < length and 0 <= last < length if size else 0 <= first <= length
         if not inside:

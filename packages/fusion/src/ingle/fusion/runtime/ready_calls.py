@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import Any, TypeAlias
 
 from ingle.tensor.contract import Backend, Handle, Scalar, capability
@@ -14,6 +15,7 @@ MOST = 2048
 ASKED = 8
 """So often the backend is asked for a call of an operation that it runs again and again."""
 
+_facts_of = attrgetter("shape", "dtype")
 Key: TypeAlias = tuple[Any, ...]
 Call: TypeAlias = Callable[[Op, Sequence[Handle | Scalar]], "Sequence[Handle] | None"]
 
@@ -77,4 +79,4 @@ def key_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Key:
     if len(inputs) == 1:
         (x,) = inputs
         return (op, x.shape, x.dtype, type(x))
-    return (op, *[part for x in inputs for part in (x.shape, x.dtype, type(x))])
+    return (op, *map(_facts_of, inputs), *map(type, inputs))
