@@ -30,11 +30,13 @@ def matrices(name: str, x: TensorLike, argument: str = "x") -> Handle:
     return handle
 
 
-def square_matrices(name: str, x: TensorLike, argument: str = "x") -> Handle:
-    """Like `matrices`, with as many rows as columns."""
-    handle = matrices(name, x, argument)
-    if handle.shape[-1] != handle.shape[-2]:
-        raise ShapeError(f"{name}: {argument} must have square matrices, got shape {handle.shape}")
+def square_matrices(name: str, x: TensorLike, argument: str = "x", cure: str = "") -> Handle:
+    """Like `matrices`, with as many rows as columns; `cure` ends the error of others."""
+    handle = as_floating(x, name, argument)
+    if len(handle.shape) < 2 or handle.shape[-1] != handle.shape[-2]:
+        raise ShapeError(
+            f"{name}: {argument} must have square matrices, got shape {handle.shape}{cure}"
+        )
     return handle
 
 

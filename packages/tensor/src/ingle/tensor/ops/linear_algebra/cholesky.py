@@ -95,7 +95,8 @@ def cholesky_solve(x1: TensorLike, x2: TensorLike, /, *, upper: bool = False) ->
     >>> it.linalg.cholesky_solve(factor, it.asarray([6.0, 4.0])).tolist()
     [1.0, 1.0]
     """
-    factor = wrap(square_matrices("cholesky_solve", x1, "x1"))
+    cure = "; the factor comes first, as in SciPy: cholesky_solve(factor, b)"
+    factor = wrap(square_matrices("cholesky_solve", x1, "x1", cure))
     lower, raised = (adjoint(factor), factor) if upper else (factor, adjoint(factor))
     return solve_triangular(raised, solve_triangular(lower, x2, upper=False), upper=True)
 

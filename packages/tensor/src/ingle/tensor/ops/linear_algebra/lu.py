@@ -251,7 +251,8 @@ def lu_solve(
     >>> it.linalg.lu_solve(packed, pivots, it.asarray([4.0, 6.0])).tolist()
     [1.0, 1.0]
     """
-    factors = wrap(square_matrices("lu_solve", packed, "packed"))
+    cure = "; the factors come first, as in SciPy: lu_solve(packed, pivots, b)"
+    factors = wrap(square_matrices("lu_solve", packed, "packed", cure))
     m = factors.shape[-1]
     given = handle_of(pivots, "lu_solve", "pivots")
     right = handle_of(x2, "lu_solve", "x2")
