@@ -343,7 +343,8 @@ class Grouping:
         """Makes one group of two that meet in a node, if nothing runs between them."""
         if other.kind != "nest" or group.kind == "host" or self._order.connected(group, other):
             return
-        if not self._alone.isdisjoint(other.nodes):
+        # What stands alone begins its own group; of two such groups each has it reduced by then.
+        if not self._alone.isdisjoint(other.nodes) and self._alone.isdisjoint(group.nodes):
             return
         if len(group.nodes) + len(other.nodes) > MOST_NODES:
             return
