@@ -1,8 +1,9 @@
-"""Products of matrices with a vector, 16 bytes at a time: the bits of the processor's kernels, on a
-played GPU, and sources that NVRTC compiles."""
+"""Products of matrices with a vector or a few, 16 bytes at a time: the bits of the processor's
+kernels, on a played GPU, and sources that NVRTC compiles."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -69,6 +70,43 @@ def test_the_bits_are_those_of_the_processor(
     sources = explain(both, *own, source=True, runs=0).sources
     assert any("const int there" in source for source in sources) == lines
     same(both(*own), both(*on("cpu", dtype, *shapes)))
+
+
+def product_of_few(a: Any, b: Any, x: Any, added: Any, across: bool) -> tuple[Any, Any]:
+    """Of a matrix and vectors with rows that are added, and of two with one another."""
+    a, b, x = (v.astype(it.float32) for v in (a, b, x))
+    one, other = (
+        it.sum(x[None] * m[:, None] if across else x[:, None] * m[None], axis=-1) for m in (a, b)
+    )
+    added = it.matrix_transpose(added) if across else added
+    return (one + added).astype(it.bfloat16), it.silu(one) * other
+
+
+@pytest.mark.slow
+@pytest.mark.sampled(6)
+@pytest.mark.parametrize("dtype", [it.float32, it.bfloat16])
+@pytest.mark.parametrize("across", [False, True])
+@pytest.mark.parametrize(
+    ("vectors", "rows", "length"),
+    [(2, 21, 512), (3, 9, 2304), (5, 33, 256), (6, 12, 512), (2, 9, 5632), (2, 3, 256)],
+)
+def test_few_vectors_have_the_bits_of_each_alone(
+    device: Any, dtype: Any, across: bool, vectors: int, rows: int, length: int
+) -> None:
+    """And the processor's, whichever of the outer axes is that of the vectors; two matrices that
+    meet are read by one kernel."""
+    few = compile(partial(product_of_few, across=across))
+    shapes = [(rows, length), (rows, length), (vectors, length), (vectors, rows)]
+    own = on(DEVICE, dtype, *shapes)
+    sources = explain(few, *own, source=True, runs=0).sources
+    assert sum(f"for (int v = 0; v < {vectors}; v++)" in source for source in sources) == 1
+    found = few(*own)
+    same(found, few(*on("cpu", dtype, *shapes)))
+    alone = compile(products)
+    a, b, x, added = own
+    for v in range(vectors):
+        row = [f[:, v] if across else f[v] for f in found]
+        same(row, alone(a, b, x[v : v + 1], added[v]))
 
 
 def test_rows_that_begin_anywhere(device: Any) -> None:
@@ -189,7 +227,17 @@ def test_lines_are_asked_for_before_a_kernel_waits() -> None:
         assert f"line0[{buffer}][q].whole[0] =" in early
         assert f"line1[{buffer}][q].whole[0] =" not in early
         assert aligned.index(f"line1[{buffer}][q].whole[0] =") < aligned.index("mul_")
-    assert "line0.at[n] =" in alone
+    assert "line0[0].at[n] =" in alone
+
+
+def test_the_matrix_alone_leaves_caches_first() -> None:
+    """The vector, which each row is summed with, stays there."""
+    source, _ = for_rows(product_nest(), "nest", (2048, 2048, 2048, 1, 0, 1, 1, 0), 132)
+    assert source is not None
+    loads = [line.strip() for line in source.splitlines() if ".whole[0] =" in line]
+    assert {load.startswith("line0") for load in loads} == {True, False}
+    for load in loads:
+        assert ("INGLE_READ_ONCE(" in load) == load.startswith("line0")
 
 
 def product_nest() -> Nest:
@@ -221,3 +269,36 @@ def test_warps_take_several_rows_or_blocks(
     assert found == grid
     assert source is not None
     assert compiled(source)[:4] == b"\x7fELF"
+
+
+@pytest.mark.parametrize(
+    ("vectors", "rows", "length", "grid"),
+    [
+        (2, 2048, 2048, Grid(256, 128, 8, (1,))), (3, 5632, 2048, Grid(704, 128, 8, (1,))),
+        (2, 2048, 5632, Grid(512, 128, 4, (1,))), (8, 256, 2048, Grid(256, 32, 1, (1,))),
+    ],
+)  # fmt: skip
+def test_few_vectors_read_the_matrix_once(
+    compiled: Any, vectors: int, rows: int, length: int, grid: Grid
+) -> None:
+    """A block takes its lines with all vectors, whichever operand and axis are theirs."""
+    nest = product_nest()._replace(outer=2)
+    numbers = (vectors, rows, length, length, 0, 1, 0, length, 1, rows, 1, 0)
+    source, found = for_rows(nest, "nest", numbers, 132)
+    assert found == grid
+    assert source is not None
+    assert compiled(source)[:4] == b"\x7fELF"
+    across = (rows, vectors, length, length, 0, 1, 0, length, 1, vectors, 1, 0)
+    assert for_rows(nest, "nest", across, 132)[1] == grid._replace(early=(0,))
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        (9, 2048, 512, 512, 0, 1, 0, 512, 1, 2048, 1, 0),  # more than a lane has registers for
+        (4, 2048, 512, 512, 0, 1, 1 << 20, 512, 1, 2048, 1, 0),  # matrices of their own
+    ],
+)
+def test_other_rows_are_taken_otherwise(numbers: tuple[int, ...]) -> None:
+    source, _ = for_rows(product_nest()._replace(outer=2), "nest", numbers, 132)
+    assert source is None or "const int there" not in source

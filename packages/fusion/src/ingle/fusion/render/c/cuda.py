@@ -82,6 +82,12 @@ static float larger(float x, float y)
 #define INGLE_AFTER_OTHERS
 #define INGLE_ALONE_AFTER_OTHERS
 #endif
+/* What is read once leaves caches first, where what is read again stays. */
+#ifdef __CUDA_ARCH__
+#define INGLE_READ_ONCE(place) __ldcs(&(place))
+#else
+#define INGLE_READ_ONCE(place) (place)
+#endif
 #ifdef INGLE_MEMBER
 /* A function that a kernel of many launches calls for one of them, and a block of this one. */
 #define INGLE_KERNEL(name, bounds) \\

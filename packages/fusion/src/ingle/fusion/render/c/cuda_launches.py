@@ -255,7 +255,8 @@ def launches_beside(
 
 def _grid_of_lines(nest: Nest, sizes: Sequence[int], lines: Lines) -> Grid:
     rows = lines.warps * lines.rows
-    blocks, early = -(-units(nest, sizes) // rows), early_operands(nest, lines)
+    blocks = -(-units(nest, sizes) // (rows * lines.vectors))
+    early = early_operands(nest, lines)
     return Grid(blocks, lines.warps * WARP, rows, early)
 
 

@@ -1,4 +1,4 @@
-"""Rows of a matrix in CUDA C++ that are summed with a vector, 16 bytes at a time.
+"""Rows of a matrix in CUDA C++ that are summed with a vector or a few, 16 bytes at a time.
 
 Such a row is read once, and all there is to do is to have enough of it on its way. A lane takes the
 neighbours that lie in 16 bytes of the matrix, so that some lanes hold the 64 partial results of a
@@ -11,12 +11,14 @@ What all rows share, the vector, is what a kernel just before has computed, as a
 matrix is not: so the first lines of the matrix are asked for before a kernel waits for those in
 front of it, and are there when these have ended. Lines of the vector are asked for as far ahead,
 once it has waited: it is near, but to wait for it at each step takes longer than to compute.
+
+Where there are several vectors, as in decoding of a batch, a line of the matrix is summed with each
+of them while it is in registers, and is read as often as with one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from ...kernel.code import SIZES
 from ...kernel.nest import Nest, Reduce, Row
@@ -24,15 +26,13 @@ from ...kernel.validation import validate
 from . import helpers
 from .dialect import LateDialect
 from .held_lengths import CHUNK, SPAN, WARP, WHOLE
-from .inner import InnerNest, RowPlace, each
+from .inner import each
+from .line_buffers import LineBuffers, LinePlace, unrolled
 from .line_lengths import Lines, early_operands
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial, joined
 from .text import Scope
 from .vectors import BYTES
-
-_WORDS = {16: "uint4", 8: "uint64_t", 4: "uint32_t", 2: "uint16_t"}
-"""The type of a load, by its bytes."""
 
 
 def line_rows(nest: Nest, name: str, dialect: LateDialect, lines: Lines) -> str:
@@ -41,25 +41,14 @@ def line_rows(nest: Nest, name: str, dialect: LateDialect, lines: Lines) -> str:
     return _LineNest(nest, name, dialect, lines).render()
 
 
-@dataclass
-class _Line(RowPlace):
-    """The environment of code whose operands of each place are in registers."""
-
-    def load(self, operand: int, dtype: str) -> str:
-        if self.owner.nest.operands[operand].lane != "unit":
-            return super().load(operand, dtype)
-        assert isinstance(self.owner, _LineNest)
-        return self.owner.loaded(operand, self.owner.in_register(operand))
-
-
-class _LineNest(InnerNest):
+class _LineNest(LineBuffers):
     """Writes a kernel whose warps take several rows, or blocks of a row's sums, side by side."""
 
     dialect: LateDialect
 
     def __init__(self, nest: Nest, name: str, dialect: LateDialect, lines: Lines) -> None:
-        super().__init__(nest, name, dialect)
-        self._lines, self._aligned, self._line = lines, True, ""
+        super().__init__(nest, name, dialect, lines)
+        self._aligned = True
         self._units = [k for k, operand in enumerate(nest.operands) if operand.lane == "unit"]
         self._early = early_operands(nest, lines)
         self._first_sum = next(n for n, s in enumerate(nest.stages) if isinstance(s, Reduce))
@@ -74,10 +63,15 @@ class _LineNest(InnerNest):
         found.add(
             f"const int part = threadIdx.x % {WARP};",
             f"const int64_t own = begin + threadIdx.x / {WARP} * {rows} + part / {lines};",
-            f"const bool first = part % {lines} == 0 && own < end;",
-            "/* Lanes without a row go along with the last one. */",
-            f"const int64_t unit = {helpers.least(self.source)}(own, end - 1);",
         )
+        if self._lines.vectors == 1:
+            found.add(*self._row_of_lane("unit", "end"))
+        else:
+            found.add(
+                f"const int64_t behind = {helpers.least(self.source)}(end, {self._count()});",
+                *self._row_of_lane("line", "behind"),
+                f"const int64_t unit = {self._unit('0')};",
+            )
         ways = []
         for self._aligned in (True, False):
             self.known, rest = list(uniform), Scope()
@@ -96,6 +90,25 @@ class _LineNest(InnerNest):
         found.block("else", ways[1])
         return found
 
+    def _row_of_lane(self, name: str, end: str) -> list[str]:
+        lines = self._lines.lanes * self._lines.blocks
+        return [
+            f"const bool first = part % {lines} == 0 && own < {end};",
+            "/* Lanes without a row go along with the last one. */",
+            f"const int64_t {name} = {helpers.least(self.source)}(own, {end} - 1);",
+        ]
+
+    def _count(self) -> str:
+        """How many lines the matrix has."""
+        axes = [axis for axis in range(self.nest.outer) if axis != self._lines.along]
+        return " * ".join([self.size(axis) for axis in axes])
+
+    def _unit(self, vector: str) -> str:
+        """The unit of work that is a line with one of several vectors."""
+        if self._lines.along:
+            return f"line * {self._lines.vectors} + {vector}"
+        return f"{vector} * ({self._count()}) + line"
+
     def _is_early(self, number: int) -> bool:
         """Whether the first lines of a stage are asked for before the kernel waits."""
         return self._aligned and bool(self._early) and number == self._first_sum
@@ -111,10 +124,6 @@ class _LineNest(InnerNest):
         self._fill(self._early, first)
         rows.block("", first)
 
-    def _buffers(self, k: int) -> str:
-        """Where lines of an operand are on their way to, those of these steps and of the next."""
-        return f"{self._union(k)} line{k}[2][{self._lines.steps}];"
-
     def _start(self) -> list[str]:
         """How many steps there are in a block, and from where on a lane takes elements."""
         lanes, blocks = self._lines.lanes, self._lines.blocks
@@ -127,13 +136,32 @@ class _LineNest(InnerNest):
         ]
 
     def _line_stage(self, number: int, rows: Scope) -> None:
-        body = Scope()
-        self._written(number, FIXED, body)
+        body, once = Scope(), isinstance(self.stages[number].stage, Row)
         self.comment(number, rows)
-        if isinstance(self.stages[number].stage, Row):
+        if once and self._lines.vectors > 1:
+            self._once_each(number, rows)
+            return
+        self._written(number, FIXED, body)
+        if once:
             self._once(number, body, rows)
         else:
             self._sum(number, body, rows)
+
+    def _once_each(self, number: int, rows: Scope) -> None:
+        """What is once a row, for the rows of a line with each of the vectors."""
+        of_line, self.unit = self.unit, Scope()
+        body, row, one = Scope(), Scope(), Scope()
+        self._written(number, FIXED, body)
+        self._once(number, body, row)
+        one.add(f"const int64_t unit = {self._unit('v')};")
+        for before in range(number):
+            if isinstance(self.stages[before].stage, Reduce):
+                for j, p in enumerate(self.partials(before)):
+                    name = f"{before}_{j}"
+                    one.add(f"const {p.result_type} result_{name} = results_{name}[v];")
+        one.add(*self.unit.lines(), *row.lines())
+        self.unit = of_line
+        unrolled(rows, "v", self._lines.vectors, one)
 
     def store_once(self, body: Scope, stores: list[tuple[int, str]]) -> None:
         only = Scope()
@@ -145,17 +173,17 @@ class _LineNest(InnerNest):
     # -- sums --------------------------------------------------------------------------------
 
     def partials(self, number: int, count: int | None = None) -> list[Partial]:
-        """Those that a lane holds."""
-        return super().partials(number, self._lines.each)
+        """Those that a lane holds, of one vector's sum behind those of another."""
+        return super().partials(number, self._lines.each * self._lines.vectors)
 
     def _sum(self, number: int, body: Scope, rows: Scope) -> None:
         """The sums of a stage, as every lane of the row knows them."""
-        each_, blocks = self._lines.each, self._lines.blocks
+        blocks, vectors = self._lines.blocks, self._lines.vectors
         partials, turn = self.partials(number), Scope()
         for p in partials:
             body.add(*p.arrays())
-            each(body, each_, p.clear("n"))
-            each(turn, each_, p.forget("n"))
+            each(body, p.many, p.clear("n"))
+            each(turn, p.many, p.forget("n"))
         turn.add(*self._start())
         turn.add(*self._block(number, partials).lines())
         for p in partials:
@@ -163,10 +191,15 @@ class _LineNest(InnerNest):
         head = f"for (int64_t block = 0; block < {self.inner_size()}; block += {blocks * WHOLE})"
         body.block(head, turn)
         for j, p in enumerate(partials):
-            each(body, each_, p.round(self.code, "n"))
+            each(body, p.many, p.round(self.code, "n"))
             self._fold(p, body)
-            self._outside(rows, p.result_type, f"result_{number}_{j}")
-            body.add(f"result_{number}_{j} = {p.final}[0];")
+            if vectors == 1:
+                self._outside(rows, p.result_type, f"result_{number}_{j}")
+                body.add(f"result_{number}_{j} = {p.final}[0];")
+                continue
+            name = f"results_{number}_{j}"
+            rows.declare(name, f"{p.result_type} {name}[{vectors}];")
+            each(body, vectors, [f"{name}[n] = {p.final}[n * {self._lines.each}];"])
         rows.block("", body)
 
     def _keep(self, p: Partial, turn: Scope) -> None:
@@ -181,35 +214,32 @@ class _LineNest(InnerNest):
         lane = f"part / {lanes * blocks} * {lanes * blocks} + at * {lanes} + part % {lanes}"
         one.add(f"const int lane = {lane};")
         given = f"{p.name}[n] = __shfl_sync(0xffffffffu, own_{p.name}[n], lane);"
-        one.add("#pragma unroll")
-        one.block(f"for (int n = 0; n < {p.many}; n++)", [given])
+        unrolled(one, "n", p.many, [given])
         there = Scope()
         each(there, p.many, p.keep(self.code, "n"))
         one.block(f"if (block + at * {WHOLE} < {self.inner_size()})", there)
-        turn.add("#pragma unroll")
-        turn.block(f"for (int at = 0; at < {blocks}; at++)", one)
+        unrolled(turn, "at", blocks, one)
 
     def _fold(self, p: Partial, body: Scope) -> None:
         """Folds partial results in halves: those of lanes by shuffles, then a lane's own."""
         lanes, each_ = self._lines.lanes, self._lines.each
         value, step = f"{p.final}[n]", Scope()
-        step.add("#pragma unroll")
-        step.block(f"for (int n = 0; n < {each_}; n++)", [
+        unrolled(step, "n", p.many, [
             f"const float from_other = __shfl_down_sync(0xffffffffu, {value}, apart);",
             f"{value} = {joined(p, self.code, value, 'from_other')};",
         ])  # fmt: skip
         body.add("#pragma unroll")
         body.block(f"for (int apart = {lanes // 2}; apart > 0; apart /= 2)", step)
-        apart = each_ // 2
-        while apart:
-            for n in range(apart):
-                pair = joined(p, self.code, f"{p.final}[{n}]", f"{p.final}[{n + apart}]")
-                body.add(f"{p.final}[{n}] = {pair};")
-            apart //= 2
         lines = lanes * self._lines.blocks
-        body.add(
-            f"{p.final}[0] = __shfl_sync(0xffffffffu, {p.final}[0], part / {lines} * {lines});"
-        )
+        for first in range(0, p.many, each_):
+            apart = each_ // 2
+            while apart:
+                for n in range(first, first + apart):
+                    pair = joined(p, self.code, f"{p.final}[{n}]", f"{p.final}[{n + apart}]")
+                    body.add(f"{p.final}[{n}] = {pair};")
+                apart //= 2
+            value, lane = f"{p.final}[{first}]", f"part / {lines} * {lines}"
+            body.add(f"{value} = __shfl_sync(0xffffffffu, {value}, {lane});")
 
     # -- lines -------------------------------------------------------------------------------
 
@@ -219,8 +249,8 @@ class _LineNest(InnerNest):
         found, turn, steps = Scope(), Scope(), self._lines.steps
         read, early = self._read(number), self._early if self._is_early(number) else ()
         if not self._aligned:
-            found.add(*[f"{self._union(k)} line{k};" for k in read])
-            turn.add(*self._step(number, partials, "", "p").lines())
+            found.add(*[f"{self._union(k)} line{k}[{self._vectors(k)}];" for k in read])
+            turn.add(*self._step(number, partials, None, "p").lines())
             found.block("for (int p = 0; p < there; p++)", turn)
             return found
         found.add(*[self._buffers(k) for k in read if k not in early])
@@ -259,57 +289,41 @@ class _LineNest(InnerNest):
 
     def _load(self, operands: Sequence[int], scope: Scope, buffer: int, start: str) -> None:
         """Asks for the lines of some operands in some steps."""
-        loads = Scope()
+        loads, place = Scope(), f"from + ({start} + q) * {SPAN}"
         for k in operands:
-            loads.add(*self._words(k, f"line{k}[{buffer}][q]", f"from + ({start} + q) * {SPAN}"))
+            self._of_each(k, loads, self._words(k, self._line(k, buffer), place))
         self._chunks(scope, loads, start)
 
     def _compute(
         self, number: int, partials: list[Partial], scope: Scope, buffer: int, start: str
     ) -> None:
         """Computes with the lines of some steps."""
-        self._chunks(scope, self._step(number, partials, f"[{buffer}][q]", f"({start} + q)"), start)
+        self._chunks(scope, self._step(number, partials, buffer, f"({start} + q)"), start)
 
-    def _step(self, number: int, partials: list[Partial], line: str, step: str) -> Scope:
+    def _step(self, number: int, partials: list[Partial], buffer: int | None, step: str) -> Scope:
         """The code of a lane's elements of a step.
 
         Args:
-            line: where in their buffers lines are.
+            buffer: of the lines, if they are loaded ahead.
             step: its number.
         """
         prepared, found, element = self.stages[number], Scope(), Scope()
+        each_, lane = self._lines.each, Scope()
         for k in () if self._aligned else self._read(number):
-            place = f"{self.row_pointer(k)}[from + {step} * {SPAN} + n]"
-            each(found, self._lines.each, [f"line{k}.at[n] = {place};"])
-        self._line = line
+            place, one = f"{self._start_of(k)}[from + {step} * {SPAN} + n]", Scope()
+            each(one, each_, [f"{self._line(k, buffer)}.at[n] = {place};"])
+            self._of_each(k, found, one.lines())
+        self._buffer = buffer
         element.add(f"const int64_t i = from + {step} * {SPAN} + n;")
-        done = self.code.render(
-            prepared.code, _Line(self, "i"), element, self.known[number], prepared.places(VARYING)
-        )
+        environment, varying = LinePlace(self, "i"), prepared.places(VARYING)
+        done = self.code.render(prepared.code, environment, element, self.known[number], varying)
+        several = self._lines.vectors > 1
         for p in partials:
-            element.add(*p.add(self.code, "n", done[p.at], "i"))
-        found.add("#pragma unroll")
-        found.block(f"for (int n = 0; n < {self._lines.each}; n++)", element)
+            slot = f"v * {each_} + n" if several else "n"
+            element.add(*p.add(self.code, slot, done[p.at], "i"))
+        unrolled(lane, "n", each_, element)
+        if several:
+            unrolled(found, "v", self._lines.vectors, lane)
+        else:
+            found.add(*lane.lines())
         return found
-
-    def _words(self, k: int, into: str, place: str) -> list[str]:
-        """Loads a lane's elements of a step in words of up to 16 bytes."""
-        nbytes = self._lines.each * SIZES[self.nest.operands[k].dtype]
-        word, count = _WORDS[min(nbytes, BYTES)], max(1, nbytes // BYTES)
-        start = f"((const {word} *)({self.row_pointer(k)} + {place}))"
-        return [f"{into}.whole[{n}] = {start}[{n}];" for n in range(count)]
-
-    def _union(self, k: int) -> str:
-        dtype, lanes = self.nest.operands[k].dtype, self._lines.each
-        nbytes = lanes * SIZES[dtype]
-        word, count = _WORDS[min(nbytes, BYTES)], max(1, nbytes // BYTES)
-        words = f"uint32_t words[{nbytes // 4}]; " if nbytes >= 4 else ""
-        return f"union {{ {word} whole[{count}]; {words}{self.source.stored(dtype)} at[{lanes}]; }}"
-
-    def in_register(self, k: int) -> str:
-        """An element of a line; of halves from the word of both, which takes one instruction with
-        the conversion behind it."""
-        line = f"line{k}{self._line}"
-        if SIZES[self.nest.operands[k].dtype] != 2:
-            return f"{line}.at[n]"
-        return f"(uint16_t)({line}.words[n / 2] >> n % 2 * 16)"
