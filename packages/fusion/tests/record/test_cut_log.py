@@ -116,6 +116,19 @@ def test_pieces_give_what_the_whole_gives(below):
             np.testing.assert_array_equal(value.numpy(), below.download(expected))
 
 
+def test_a_step_of_training_stays_whole():
+    """A loop of which somebody holds more than a quarter, up to some thousand operations."""
+    x, made = it.asarray(np.linspace(0, 1, 50).astype(np.float32)), []
+    for _ in range(200):
+        for _ in range(3):
+            x = it.sin(x) + 0.5
+            made.append(x)
+    log = x._handle.pending_in
+    numbers = [y._handle.number for y in made]
+    assert places_to_cut(read_log(log.written, numbers[:250]))
+    assert not places_to_cut(read_log(log.written, numbers[:350]))
+
+
 def test_shapes_that_grow_make_pieces_of_an_iteration(below):
     x, rows = it.ones((1, 8)), it.ones((1, 8))
     want = np.ones((1, 8))

@@ -49,6 +49,9 @@ def trimmed(log: Sequence[LogEntry], graph: Graph) -> Part | None:
     live = live_nodes(graph)
     used = {a for node, lives in zip(graph.nodes, live, strict=True) if lives for a in node.args}
     used.update(outputs)
+    given = [number for number, value in enumerate(graph.values) if value.kind != "result"]
+    if all(live) and used.issuperset(given):
+        return None
     kept: list[LogEntry] = []
     place: dict[int, int] = {}
     chosen: dict[str, list[int]] = {"input": [], "scalar": [], "constant": []}
@@ -71,8 +74,6 @@ def trimmed(log: Sequence[LogEntry], graph: Graph) -> Part | None:
                 place[result] = count
                 count += 1
         number += len(node.results)
-    if len(kept) == len(log):
-        return None
     new = tuple([place[o] for o in outputs])
     return Part(tuple(kept), new, tuple(chosen["input"]), tuple(chosen["scalar"]))
 
@@ -89,6 +90,10 @@ LEAST = 64
 symbols serves pieces of one size, and hardly any that are made of several."""
 LONGEST = 2048
 """Operations that are planned together at most."""
+HELD = 4
+"""A log of which somebody holds more than one of so many operations is no loop, but a step of
+training: it stays whole up to twice `LONGEST`, since pieces write over none of what they are given,
+which the state of a training is."""
 _GRAM, _TRIES = 8, 8
 
 
@@ -177,7 +182,8 @@ def cheapest_cut(loop: Repetition, bytes_at: Sequence[int]) -> int:
 def places_to_cut(graph: Graph) -> list[int]:
     """Before which nodes to cut a graph, so that what repeats is planned once."""
     count = len(graph.nodes)
-    if count < 2 * TARGET:
+    is_held = HELD * len(graph.outputs) > count
+    if count < 2 * TARGET or (is_held and count <= 2 * LONGEST):
         return []
     loop = loop_of([node.op.operation for node in graph.nodes])
     if loop is None and count <= 2 * LONGEST:
