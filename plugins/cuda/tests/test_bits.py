@@ -12,6 +12,7 @@ import pytest
 from scipy import special
 
 import ingle.tensor as it
+from ingle.fusion.kernel.functions import short
 from ingle.fusion.render.c.cuda import CUDA
 
 pytestmark = pytest.mark.slow
@@ -23,7 +24,7 @@ assert _spec.loader is not None
 c: Any = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(c)
 
-c.LEFT_TO_THE_MACHINE |= {(name, "float32") for name in CUDA.functions}
+c.LEFT_TO_THE_MACHINE |= {(name, "float32") for name in {*CUDA.functions, *short.EXPANSIONS}}
 llvm = c.llvm
 globals().update({
     name: function

@@ -120,7 +120,8 @@ class Cuda:
     table = "static __device__ const"
     functions = frozenset({"exp", "erf", "short_exp", "short_exp2", "short_reciprocal"})
     """In CUDA's library they take 8 and some 25 instructions around the one for powers of two, with
-    errors of at most 1 and 2 ulp; as polynomials alone 25 and 45."""
+    errors of at most 1 and 2 ulp; as polynomials alone 25 and 45. The short ones are instructions
+    for powers of two and reciprocals with little around them."""
     lane = "threadIdx.x"
     group = "INGLE_BLOCK"
     width = "blockDim.x"
