@@ -72,7 +72,7 @@ def multiply(
     made = contraction(
         problem_of(a, b), epilogue or identity(outputs[0].dtype.name),
         [elements(o) for o in outputs], scalars,
-        workers=workers, choice=choice, b_is_packed=packed_b is not None,
+        workers=workers, choice=choice, ready=packed_b is not None,
     )  # fmt: skip
     buffers = {A: a, B: b if packed_b is None else packed_b}
     buffers |= {Pointer("operand", i): o for i, o in enumerate(outputs)}

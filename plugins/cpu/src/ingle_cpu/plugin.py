@@ -3,6 +3,7 @@
 import importlib.util
 from typing import TYPE_CHECKING
 
+from ingle.tensor import settings
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
 from ingle.tensor.errors import BackendError
@@ -38,6 +39,7 @@ def _create(index: int) -> Backend:
     fusion = late("ingle.fusion.device")
     fusion.check_settings()
     late("ingle_cpu.threads.pool").thread_count()
+    settings.switch("INGLE_CPU_WINOGRAD", default=True)
     return cpu.fusion if fusion.is_fused() else cpu
 
 

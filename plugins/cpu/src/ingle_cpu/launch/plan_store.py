@@ -28,6 +28,8 @@ from ..matmul.prepacked import PackedOperand, order_of
 from ..matmul.problem import Choice
 from ..matmul.tile import Tile
 from ..matmul.winners import winners
+from ..matmul.winograd import WINOGRAD, is_wanted
+from ..matmul.winograd_taps import TapsPacking
 from ..threads.pool import thread_pool
 from ..threads.table import Table
 from .code_places import (
@@ -66,7 +68,8 @@ class CpuPlanStore:
 
     def description(self) -> str:
         """The machine, the threads, the settings, and the code of this plugin."""
-        return f"{_lasting_part()} {thread_pool().threads} {is_exact()} {is_measured()}"
+        settings = is_exact(), is_measured(), is_wanted()
+        return f"{_lasting_part()} {thread_pool().threads} {settings}"
 
     def get(self, name: str) -> bytes | None:
         return self._store.get(name)
@@ -231,7 +234,14 @@ class _ExecutableReader:
     ) -> PackedOperand:  # fmt: skip
         if not 0 < count(buffer) < len(self._buffers):
             raise ValueError("an operand in no buffer")
-        dtype, batch, strides, *sizes = packing
         tile, *how = choice
-        order = order_of(Packing(dtype, tuple(batch), tuple(strides), *sizes), count(offset))
-        return PackedOperand(count(launch), buffer, order, Choice(Tile(*tile), *how))
+        known = Choice(Tile(*tile), *how)
+        order = order_of(_read_packing(packing, known), count(offset))
+        return PackedOperand(count(launch), buffer, order, known)
+
+
+def _read_packing(said: Any, choice: Choice) -> Packing | TapsPacking:
+    if choice.pack_b == WINOGRAD:
+        return TapsPacking(*said)
+    dtype, batch, strides, *sizes = said
+    return Packing(dtype, tuple(batch), tuple(strides), *sizes)

@@ -20,6 +20,7 @@ from ..matmul.launches import Choice, Problem
 from ..matmul.tile_fit import NEAR_BYTES
 from ..matmul.window_blocking import slides_alike
 from ..matmul.winners import Asked
+from ..matmul.winograd import may_be_winograd
 from ..threads.table import Table
 from .table_builder import TableBuilder
 from .table_set import SymbolicTable
@@ -42,7 +43,10 @@ def _is_small(call: ContractionCall) -> bool:
     """Whether a product's right operand is not worth keeping in panels, as a large matrix is, and
     sizes make no difference to the order of sums."""
     _, n, k = example_of(call.sizes)
+    m, _, deep = call.sizes
     if may_be_beside(call.windows, call.dtype):
+        return False
+    if may_be_winograd(call.windows, call.dtype, m, deep):
         return False
     most = LASTING_BYTES if call.windows is None else WINDOW_BYTES
     return bool(n * k * SIZES[call.b_dtype] <= most)

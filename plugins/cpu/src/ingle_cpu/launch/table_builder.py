@@ -33,7 +33,7 @@ from ..matmul.joined_rows import problem_of, with_rows_joined
 from ..matmul.launches import Choice, Contraction, Problem, contraction
 from ..matmul.plan import A, B, Pointer
 from ..matmul.prepacked import PackedOperand
-from ..matmul.prepacking import Prepacking, prepackable, prepacking
+from ..matmul.prepacking import Prepacking, panels_pointer, prepackable, prepacking
 from ..matmul.winners import Asked
 from ..threads.abi import WITH_PREVIOUS
 from ..threads.pool import thread_pool
@@ -85,7 +85,7 @@ class _Product(NamedTuple):
 
     Attributes:
         made: the entries.
-        prepackable: how its right operand is prepacked, if it may be.
+        prepackable: how an operand of it is prepacked, if one may be.
     """
 
     made: Contraction
@@ -227,10 +227,9 @@ class TableBuilder:
             product = self._by_call[id(call), packed] = self._product_of(call, packed)
         made = product.made
         if ready is not None:
-            named[B] = BufferOffset(ready[0], 0)
+            named[panels_pointer(ready[1])] = BufferOffset(ready[0], 0)
         elif product.prepackable is not None:
-            place = launch.pointers[1]
-            self._keepable.append(product.prepackable.operand(number, place))
+            self._keepable.append(product.prepackable.operand(number, launch.pointers))
         self._add_entries(made, named)
         # Scalars stand behind everything else that the last entry, which computes, is given.
         start = len(self._args) - 1 - len(launch.scalars)
@@ -281,7 +280,7 @@ class TableBuilder:
         self._tuned |= asked
         made = contraction(
             problem, epilogue_of(call), strides, [0] * len(call.scalars),
-            workers=workers, choice=choice, b_is_packed=packed is not None,
+            workers=workers, choice=choice, ready=packed is not None,
         )  # fmt: skip
         keeps = packed is None and self.keeps_panels and prepackable(problem, choice)
         if not keeps:

@@ -15,6 +15,8 @@ from .pack import pack_source
 from .padded import pad_source
 from .tile import Form, Tile
 from .window_pack import window_source
+from .winograd_ir import winograd_source
+from .winograd_taps_ir import taps_source
 
 
 @lru_cache(maxsize=1)
@@ -51,6 +53,18 @@ def pad_address(dtype: str, phases: int, target: Target) -> int:
 def beside_address(dtype: str, target: Target) -> int:
     """Of what sums a gradient of a weight from images whose channels lie side by side."""
     return engine().addresses(beside_source(dtype, target))[0]
+
+
+@lru_cache(maxsize=1)
+def taps_address() -> int:
+    """Of what turns 3x3 taps into what patches are multiplied by."""
+    return engine().addresses(taps_source())[0]
+
+
+@lru_cache(maxsize=4)
+def winograd_address(target: Target) -> int:
+    """Of what computes convolutions by 3x3 taps from patches."""
+    return engine().addresses(winograd_source(target))[0]
 
 
 @lru_cache(maxsize=4096)

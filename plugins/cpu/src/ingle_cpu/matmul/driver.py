@@ -20,6 +20,7 @@ from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
 from .abi import DriverArgs, parameters
+from .driver_epilogue import EpilogueArgs
 from .driver_fetching import FetchingCode
 from .driver_images import Memory
 from .microkernel import LINE, STEPS_OF_A_LINE
@@ -58,6 +59,10 @@ class _Driver(FetchingCode):
             pad=w.let("pad", f"inttoptr i64 {arg.pad} to ptr"),
             epilogue=w.let("epilogue", f"inttoptr i64 {arg.epilogue} to ptr"),
         )
+        self.called = EpilogueArgs(
+            self.arg.epilogue, self.arg.m, self.arg.operands, self.arg.nest_args,
+            self.arg.inner_at, self.arg.column_at,
+        )  # fmt: skip
         self.scratch = self.shift(scratch, self.times("%worker", self.arg.worker_bytes))
         self.buffer = self.shift(self.scratch, self.arg.tile_at)
         self.packed = self.shift(self.scratch, self.arg.packed_at)
@@ -79,28 +84,14 @@ class _Driver(FetchingCode):
         self.flat = w.let("flat", f"icmp ne i64 {self.arg.flat}, 0")
         self.by_rows = w.let("by_rows", f"icmp ugt i1 {self.slides}, {self.flat}")
         self.offsets = self.shift(self.scratch, self.arg.offsets_at)
-        self._copy_nest_args()
+        behind = self.times(self.arg.operands, "2")
+        self.copy_nest_args(
+            w.let("from", f"getelementptr i64, ptr {self.column_strides}, i64 {behind}")
+        )
         self.note_offsets()
         w.loop("unit", "%begin", "%end", "1", [], self.unit)
         w.do("ret void")
         return w.module()
-
-    def _copy_nest_args(self) -> None:
-        """The epilogue's arguments to where they may be changed."""
-        w = self.w
-        behind = self.times(self.arg.operands, "2")
-        source = w.let("from", f"getelementptr i64, ptr {self.column_strides}, i64 {behind}")
-
-        def copy(i: str, _: Values) -> Values:
-            place = w.let("from", f"getelementptr i64, ptr {source}, i64 {i}")
-            value = w.let("value", f"load i64, ptr {place}, align 8")
-            w.do(f"store i64 {value}, ptr {self.nest_arg(i)}, align 8")
-            return []
-
-        w.loop("copy", "0", self.arg.nest_args, "1", [], copy)
-
-    def nest_arg(self, number: str) -> str:
-        return self.w.let("to", f"getelementptr i64, ptr {self.scratch}, i64 {number}")
 
     # -- the loops ---------------------------------------------------------------------------
 
@@ -294,42 +285,3 @@ class _Driver(FetchingCode):
 
         once = w.call("once", "i64", "llvm.smax.i64", f"i64 {self.deep}", "i64 1")
         w.loop("block", "0", once, self.arg.depth_block, [], block)
-
-    def epilogue(self, tile: str, column: str, columns: str) -> None:
-        """Calls the epilogue for the rows of a tile and some columns."""
-        w = self.w
-        w.do(f"store i64 {columns}, ptr {self.nest_arg(self.arg.inner_at)}, align 8")
-        knows = w.let("knows", f"icmp sge i64 {self.arg.column_at}, 0")
-
-        def tell() -> Values:
-            w.do(f"store i64 {column}, ptr {self.nest_arg(self.arg.column_at)}, align 8")
-            return []
-
-        w.when(knows, [], tell)
-        # The nest moves on by its row index; the tile's first row is row `row`.
-        tile = self.shift(tile, self.minus("0", self.times(self.row, self.tile_row)))
-        w.do(f"store ptr {tile}, ptr {self.nest_pointers}, align 8")
-        self._tile_stride()
-
-        def operand(n: str, _: Values) -> Values:
-            place = w.let("stride", f"getelementptr i64, ptr {self.column_strides}, i64 {n}")
-            stride = w.let("stride", f"load i64, ptr {place}, align 8")
-            here = self.shift(self.operand_at(n), self.times(column, stride))
-            slot = w.let("slot", f"getelementptr ptr, ptr {self.nest_pointers}, "
-                                 f"i64 {self.plus(n, '1')}")  # fmt: skip
-            w.do(f"store ptr {here}, ptr {slot}, align 8")
-            return []
-
-        w.loop("operand", "0", self.arg.operands, "1", [], operand)
-        begin = self.plus(self.times(self.matrix, self.arg.m), self.row)
-        w.do(
-            f"call void {self.arg.epilogue}(ptr {self.nest_pointers}, ptr {self.scratch}, "
-            f"i64 {begin}, i64 {self.plus(begin, self.high)}, i64 %worker)"
-        )
-
-    def _tile_stride(self) -> None:
-        """Sets the row stride of the epilogue's operand 0."""
-        # Its arguments are the outer sizes, the inner size, and operand 0's strides along the outer
-        # axes, of which the last one is that of the rows.
-        place = self.nest_arg(self.plus(self.arg.inner_at, self.arg.inner_at))
-        self.w.do(f"store i64 {self.columns_waiting}, ptr {place}, align 8")

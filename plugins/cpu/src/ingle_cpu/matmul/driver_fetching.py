@@ -4,32 +4,30 @@ from __future__ import annotations
 
 from ingle.fusion.device.llvm import Values
 
+from .driver_epilogue import EpilogueCode
 from .driver_packing import PackingCode
 from .microkernel import LINE, STEPS_OF_A_LINE
 
 
-class FetchingCode(PackingCode):
+class FetchingCode(PackingCode, EpilogueCode):
     """What tiles fetch ahead, and what is asked for before the tiles of a group.
+
+    Behind the column strides of the epilogue's operands are the numbers of those to fetch.
 
     Attributes:
         last: whether the sums are complete behind what is taken of k now.
-        row, high: the first row of the tiles, and how many they have.
         start, stop: the unit's panels.
         tile_number: of the unit's tiles of rows.
         a_tile, tile_bytes: where the tile's rows of a lie, and how far the next ones are.
-        column_strides: of the epilogue's operands; behind them are the numbers of those to fetch.
         slides: whether tiles slide along an image.
     """
 
     last: str
-    row: str
-    high: str
     start: str
     stop: str
     tile_number: str
     a_tile: str
     tile_bytes: str
-    column_strides: str
     slides: str
 
     def soon(self, lying: str, j: str) -> str:
@@ -110,8 +108,3 @@ class FetchingCode(PackingCode):
         w, at = self.w, self.plus(number, self.arg.operands)
         place = w.let("place", f"getelementptr i64, ptr {self.column_strides}, i64 {at}")
         return w.let("which", f"load i64, ptr {place}, align 8")
-
-    def operand_at(self, number: str) -> str:
-        """The pointer to an operand of the epilogue."""
-        slot = self.w.let("slot", f"getelementptr ptr, ptr %pointers, i64 {self.plus(number, '3')}")
-        return self.w.let("base", f"load ptr, ptr {slot}, align 8")

@@ -50,6 +50,8 @@ from .tile import a_form, b_form, compute_dtype
 from .tile_fit import tiles_of
 from .window_args import window_args
 from .window_blocking import padded
+from .winograd import WINOGRAD
+from .winograd_entries import compile_winograd, winograd_contraction
 
 GROUP = 4
 """Tiles of a row that are computed before the epilogue is called for them."""
@@ -67,7 +69,7 @@ def contraction(
     *,
     workers: int,
     choice: Choice | None = None,
-    b_is_packed: bool = False,
+    ready: bool = False,
 ) -> Contraction:
     """The entries that compute a problem.
 
@@ -76,18 +78,21 @@ def contraction(
         scalars: the epilogue's, as bit patterns.
         workers: the size of the thread pool; each worker has scratch memory of its own.
         choice: how; `choose` says so if None.
-        b_is_packed: b points at panels that an earlier packing of the same choice made.
+        ready: panels that an earlier packing of the same choice made are at hand: b points at
+            these, or `PANELS` does if they are of a weight's taps.
     """
     empty = not math.prod(three(problem.batch))
     chosen = choice or choose(problem, workers)
     if chosen.pack_b == BESIDE:
         return beside_contraction(problem, chosen, epilogue, strides, scalars, workers)
+    if chosen.pack_b == WINOGRAD:
+        return winograd_contraction(problem, chosen, epilogue, strides, scalars, workers, ready)
     entries: list[EntrySpec] = []
     of_nest = nest_args(problem, epilogue, strides, scalars)
     places = _scratch(problem, chosen, len(of_nest.numbers), len(epilogue.operands) + 1)
     scratch = [places.total * workers]
     a, b = A, B
-    if chosen.pack_b == "before" and not b_is_packed:
+    if chosen.pack_b == "before" and not ready:
         b = Pointer("scratch", len(scratch))
         packing = packing_of_b(problem, chosen)
         entries.append(packed(packing, (B, b)))
@@ -110,6 +115,9 @@ def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
     if choice.pack_b == BESIDE:
         beside_address(problem.a_dtype, target())
         micro_address(choice.tile, problem.a_dtype, target())
+        return
+    if choice.pack_b == WINOGRAD:
+        compile_winograd(choice)
         return
     driver_address()
     if "before" in (choice.pack_a, choice.pack_b):

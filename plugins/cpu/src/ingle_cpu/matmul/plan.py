@@ -11,15 +11,16 @@ class Pointer(NamedTuple):
     """What a pointer of an entry points at.
 
     Attributes:
-        role: an operand of the product, scratch memory, or an operand of the epilogue.
+        role: an operand of the product, panels of one that were made before, scratch memory, or an
+            operand of the epilogue.
         number: which of those.
     """
 
-    role: Literal["a", "b", "scratch", "operand"]
+    role: Literal["a", "b", "panels", "scratch", "operand"]
     number: int = 0
 
 
-A, B = Pointer("a"), Pointer("b")
+A, B, PANELS = Pointer("a"), Pointer("b"), Pointer("panels")
 
 
 def aligned(nbytes: int) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ingle.fusion.device import Launch
 from ingle.fusion.device.kernels import ContractionCall
@@ -20,8 +20,11 @@ from ingle_numpy.memory import pool
 from ..memory import CpuHandle
 from .entries_table import entries_table
 from .packing import Packing
-from .plan import B, Pointer
+from .plan import PANELS, B, EntrySpec
 from .problem import Choice
+
+if TYPE_CHECKING:
+    from .winograd_taps import TapsPacking
 
 ENOUGH = 3
 """Calls with the same handle after which its panels are kept."""
@@ -55,7 +58,7 @@ class PackLayout:
 
     __slots__ = ("offset", "packing")
 
-    def __init__(self, packing: Packing, offset: int) -> None:
+    def __init__(self, packing: Packing | TapsPacking, offset: int) -> None:
         self.packing = packing
         self.offset = offset
 
@@ -74,7 +77,7 @@ class PackedCache:
 
 
 class PackedOperand(NamedTuple):
-    """The right operand of a product that may be kept.
+    """The operand of a product that may be kept: the right one, or a weight that is.
 
     Attributes:
         launch: the number of the product.
@@ -154,7 +157,16 @@ def _room_for(nbytes: int) -> bool:
 
 
 def _pack(handle: CpuHandle, order: PackLayout, panels: Panels) -> None:
-    spec = late("ingle_cpu.matmul.pack_launches").packed(order.packing, (B, Pointer("scratch")))
-    table = entries_table([spec], {B: (0, order.offset), Pointer("scratch"): (1, 0)})
+    spec = _packing_entry(order.packing)
+    table = entries_table([spec], {B: (0, order.offset), PANELS: (1, 0)})
     table.bases[:] = handle.address, panels.address
     table.run()
+
+
+def _packing_entry(packing: Packing | TapsPacking) -> EntrySpec:
+    # Imported here, since a plan that comes whole from the disk does without.
+    if isinstance(packing, Packing):
+        made: EntrySpec = late("ingle_cpu.matmul.pack_launches").packed(packing, (B, PANELS))
+    else:
+        made = late("ingle_cpu.matmul.winograd_taps").turned_taps(packing, (B, PANELS))
+    return made

@@ -27,6 +27,7 @@ from .tile_fit import (
     tile_for,
     tiles_of,
 )
+from .winograd import winograd_choice, winograd_of
 
 FEWEST_OF_WINDOWS = 4
 """Tiles of rows that are worth a unit of work where each unit packs the windows that it needs."""
@@ -42,6 +43,9 @@ PIECE = 50
 
 def with_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> Choice:
     """Windows are packed, or slid along, by each unit of work; which takes fewer cycles."""
+    patches = winograd_of(problem)
+    if patches is not None:
+        return winograd_choice(problem, patches, workers)
     lying = beside_of(problem)
     if lying is not None and _beside_pays(problem, lying, dtype, lanes):
         return beside_choice(problem, lying, workers)[0]

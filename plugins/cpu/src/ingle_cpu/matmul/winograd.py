@@ -1,0 +1,164 @@
+"""Convolutions by 3x3 taps with fewer multiplications: which are computed so, and how cut.
+
+Winograd's F(2x2, 3x3), as Lavin and Gray use it (Fast algorithms for convolutional neural networks,
+arXiv 1509.09308): four results next to each other take 16 multiplications for each channel and
+feature and not 36. A *patch* of 4x4 elements of the image and the 3x3 taps are each turned into 16
+numbers; products of these, summed over channels, are turned into the 2x2 results:
+
+    results = A' [(G taps G') * (B' patch B)] A
+
+    B' = 1  0 -1  0      G = 1   0   0      A' = 1  1  1  0
+         0  1  1  0          1/2 1/2 1/2         0  1 -1 -1
+         0 -1  1  0          1/2 -1/2 1/2
+         0  1  0 -1          0   0   1
+
+So there are 16 products of matrices, features by channels by patches. A unit of work takes patches
+that stay in its caches from one end to the other. Where a result is not finite, it is computed
+anew as the sum that defines it: what a number that is not finite does to its neighbours in a patch
+is undone.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from typing import NamedTuple
+
+from ingle.fusion.device import has_sizes
+from ingle.fusion.device.kernels import SIZES, Windows
+from ingle.tensor import settings
+
+from .machine import target
+from .microkernel import lanes_of
+from .problem import Choice, Problem
+from .tile import Tile
+from .window_args import WindowArgs, window_args
+
+WINOGRAD = "winograd"
+"""How b is packed then, in a `Choice`."""
+NUMBERS = 16
+"""That a patch is turned into."""
+TAPS = 3
+ROWS = 4
+"""Of a tile, whatever its vectors."""
+WIDEST = 3
+"""Vectors of a tile."""
+REGISTER = 32
+"""Bytes of a register of the processors that this was measured on, those with AVX2."""
+PATCH, RESULT = 6.0, 4.5
+"""Cycles in which a channel of a patch is turned, and a feature of it back."""
+GAIN = 0.9
+"""Of the cycles of tiles that slide, what this may take at most."""
+FEWEST_PATCHES = 9
+"""Of an image, for which it pays to turn the taps."""
+MOST_PLACES = 1 << 10
+"""In a row: the patches of a row are taken at once."""
+COLUMNS = 96
+"""Patches that a unit of work takes."""
+MOST_BYTES = 3 << 19
+"""Of what its patches are turned into."""
+
+
+class Winograd(NamedTuple):
+    """A convolution by 3x3 taps as patches.
+
+    Attributes:
+        windows: of the problem.
+        flipped: whether the taps go backwards.
+        tall, wide: rows of patches of an image, and patches of a row.
+        rows: rows of patches of all images of a matrix.
+    """
+
+    windows: WindowArgs[int]
+    flipped: bool
+    tall: int
+    wide: int
+    rows: int
+
+    @property
+    def first(self) -> tuple[int, int]:
+        """Where the first patch begins in the image."""
+        back = TAPS - 1 if self.flipped else 0
+        return self.windows.start1 - back, self.windows.start2 - back
+
+
+def winograd_of(problem: Problem) -> Winograd | None:
+    """The patches of a problem that is computed so; None for others.
+
+    It depends on sizes alone, and not on how operands lie or how many images there are, since sums
+    have another order and other errors than those of tiles that slide.
+    """
+    if not may_be_winograd(problem.windows, problem.a_dtype, problem.m, problem.k):
+        return None
+    if problem.b_dtype != problem.a_dtype or not math.prod(problem.batch) or not problem.m:
+        return None
+    repeats = zip(problem.batch, problem.a_strides, strict=False)
+    if any(n > 1 and step for n, step in repeats):
+        return None
+    return _winograd(problem)
+
+
+@functools.lru_cache(maxsize=1024)
+def _winograd(problem: Problem) -> Winograd | None:
+    assert problem.windows is not None, "it was looked at"
+    of = window_args(problem.windows, problem.k, problem.b_dtype)
+    if not of.image0 or not of.image1 or not of.image2 or of.places2 > MOST_PLACES:
+        return None
+    tall, wide = -(-of.places1 // 2), -(-of.places2 // 2)
+    if tall * wide < FEWEST_PATCHES:
+        return None
+    if not _pays(problem.m, of.channels, tall * wide, of.places1 * of.places2):
+        return None
+    return Winograd(of, of.spread2 < 0, tall, wide, of.places0 * tall)
+
+
+def _pays(features: int, channels: int, patches: int, places: int) -> bool:
+    """Whether patches take fewer cycles than tiles that slide."""
+    both = features * channels
+    turned = lanes_of("float32", target()) * (PATCH * channels + RESULT * features)
+    return patches * (both * NUMBERS / 2 + turned) <= GAIN * places * both * TAPS * TAPS / 2
+
+
+def may_be_winograd(windows: Windows | None, dtype: str, m: int, k: int) -> bool:
+    """Whether windows of some sizes, which may be symbols, may be taken as patches, by which sums
+    have another order."""
+    if windows is None or windows.over_places or dtype != "float32" or target().width != REGISTER:
+        return False
+    if not has_sizes((m, k)) and not _pays(m, k // TAPS**2, 1, 4):
+        return False
+    *images, height, width = [(1, 1)] * (2 - len(windows.kernel)) + [*_axes(windows)]
+    if height != width or height not in ((TAPS, 1, 1), (TAPS, 1, -1)):
+        return False
+    return all(axis == (1, 1, 0) for axis in images) and is_wanted()
+
+
+def _axes(windows: Windows) -> list[tuple[int, int, int]]:
+    """Of each image axis taps, step and spread; of axes with one tap its start and not its spread,
+    which makes no difference."""
+    found = []
+    for taps, step, spread, start in zip(
+        windows.kernel, windows.steps, windows.spread, windows.start, strict=True
+    ):
+        found.append((taps, step, start if taps == 1 else spread))
+    return found
+
+
+def is_wanted() -> bool:
+    """Whether fewer multiplications may make other errors: not with `INGLE_CPU_WINOGRAD=0`."""
+    return settings.switch("INGLE_CPU_WINOGRAD", default=True)
+
+
+def winograd_choice(problem: Problem, lying: Winograd, workers: int) -> Choice:
+    """Units of work; how they are cut decides no bit."""
+    size = SIZES[problem.a_dtype]
+    most = min(COLUMNS, MOST_BYTES // (NUMBERS * lying.windows.channels * size))
+    rows = max(1, most // lying.wide)
+    bands = -(-lying.rows // rows)
+    matrices = math.prod(problem.batch)
+    panels = -(-problem.m // ROWS)
+    row_blocks = 1
+    if workers > 1:
+        wanted = -(-2 * workers // matrices)
+        bands = max(bands, min(wanted, lying.rows))
+        row_blocks = min(-(-wanted // bands), panels)
+    return Choice(Tile("packed", ROWS, WIDEST), "before", WINOGRAD, row_blocks, bands, 1)
