@@ -85,7 +85,9 @@ try:
 except ValueError as error:
     print(type(error).__name__, error)
 """
-SWITCHES = ("INGLE_CACHE", "INGLE_FUSION", "INGLE_FUSION_EXACT", "INGLE_AUTOTUNE")
+SWITCHES = (
+    "INGLE_CACHE", "INGLE_FUSION", "INGLE_FUSION_EXACT", "INGLE_AUTOTUNE", "INGLE_CPU_WINOGRAD",
+)  # fmt: skip
 OTHERS = ("INGLE_NUM_THREADS", "INGLE_RUN_AHEAD", "INGLE_LOG", "INGLE_MEMORY",
           "INGLE_MEMORY_LIMIT", "INGLE_DEVICE", "INGLE_CACHE_DIR", "INGLE_DATA",
           "INGLE_HOST_FALLBACK")  # fmt: skip

@@ -236,8 +236,7 @@ def test_taps_of_a_weight_that_comes_again_are_turned_once(monkeypatch: pytest.M
     monkeypatch.setattr("ingle_cpu.matmul.prepacking.PackedOperand", noted)
     rng = np.random.default_rng(0)
     images, weight = (
-        rng.standard_normal(shape).astype(np.float32)
-        for shape in ((1, 23, 11, 12), (18, 23, 3, 3))
+        rng.standard_normal(shape).astype(np.float32) for shape in ((1, 23, 11, 12), (18, 23, 3, 3))
     )
     images[0, 3, 5, 5] = np.nan  # by definition, which reads the weight itself
     x, w = it.asarray(images, device="cpu"), it.asarray(weight, device="cpu")

@@ -15,7 +15,7 @@ from .plan import PANELS, A, B, Contraction, EntrySpec, Pointer, aligned
 from .problem import Choice, Problem, three, three_steps
 from .tile import Tile
 from .winograd import NUMBERS, ROWS, WIDEST, Winograd, winograd_of
-from .winograd_ir import ADDRESSES, LINES, WinogradArgs
+from .winograd_code import ADDRESSES, LINES, SIZE, WinogradArgs
 from .winograd_taps import taps_matrix, taps_packing, turned_taps
 
 AT_ONCE = 8
@@ -24,7 +24,6 @@ GROUP_BYTES = 16 << 10
 """Results that go through the epilogue together: a part of the first-level cache."""
 _ARGUMENTS, _POINTERS = 1024, 2048
 """Bytes of a worker's memory for those of an epilogue; more for one with more operands."""
-SIZE = SIZES["float32"]
 
 
 def winograd_contraction(

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ingle.fusion.device.kernels import SIZES
-
 from .code import taps_address
 from .plan import EntrySpec, Pointer, aligned
 from .problem import Problem
 from .winograd import NUMBERS, ROWS, TAPS, Winograd
+from .winograd_code import SIZE
 from .winograd_taps_ir import TapsArgs
 
 APART = 5 * 64
 """Bytes between one of the 16 matrices and the next: all are written at once, and those that lie
 some pages apart would meet in the same cache sets."""
-SIZE = SIZES["float32"]
 
 
 class TapsPacking(NamedTuple):

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 from typing import Generic, NamedTuple, TypeVar
 
-from ingle.fusion.device.kernels import SIZES
 from ingle.fusion.device.llvm import Values, Writer, vector_type
 
 from ..jit.engine import IRSource
 from .driver_images import DriverCode
 from .named_args import loaded_args, loaded_pointers
 from .winograd import ROWS, TAPS
+from .winograd_code import SIZE
 
 T = TypeVar("T")
-SIZE = SIZES["float32"]
 VECTOR = vector_type("float", ROWS)
 
 

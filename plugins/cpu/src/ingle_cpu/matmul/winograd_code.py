@@ -1,0 +1,158 @@
+"""What the steps of convolutions from patches have in common: arguments, and short names of the
+instructions that they are written of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, NamedTuple, TypeVar
+
+from ingle.fusion.device.kernels import SIZES
+from ingle.fusion.device.llvm import Values, Writer, vector_type
+from ingle.fusion.device.targets import Target
+
+from .driver_epilogue import EpilogueCode
+
+T = TypeVar("T")
+SIZE = SIZES["float32"]
+LINES = 4
+"""Of a patch."""
+ADDRESSES = ("micro1", "micro2", "micro3", "epilogue")
+"""Of the arguments, those that are addresses of code."""
+
+
+class WinogradArgs(NamedTuple, Generic[T]):
+    """The arguments of `multiply_patches`; distances are in bytes.
+
+    Behind them are the column strides of the epilogue's operands, and its arguments.
+    """
+
+    micro1: T  # the addresses of the code of tiles with one to three vectors
+    micro2: T
+    micro3: T
+    epilogue: T
+    m: T  # features
+    channels: T
+    panels: T  # of features, a tile high each
+    at_once: T  # panels that are multiplied before results are made of them
+    group: T  # features whose results go through the epilogue together
+    row_blocks: T  # units of features
+    bands: T  # units of rows of patches
+    rows: T  # of patches, of all images
+    tall: T  # of patches, of an image
+    wide: T  # patches of a row
+    places1: T
+    places2: T
+    image1: T
+    image2: T
+    image: T  # from image to image
+    channel: T
+    line: T
+    element: T
+    top: T  # where the first patch begins
+    left: T
+    begin: T  # from which element of a line of a patch on the image has some
+    seen: T  # how many it has
+    start1: T  # what the first place sees by the first tap, and from tap to tap: the definition
+    start2: T
+    spread: T
+    a_row: T
+    a_k: T
+    batch1: T
+    batch2: T
+    b0: T  # along batch axes
+    b1: T
+    b2: T
+    operands: T  # of the epilogue, the results not counted
+    nest_args: T
+    inner_at: T
+    column_at: T
+    pitch: T  # numbers of a row of columns in the making, and of results
+    pitch_of_line: T
+    pitch_of_results: T
+    matrix: T  # of columns, from one of the 16 to the next
+    taps_matrix: T
+    worker_bytes: T
+    pointers_at: T  # places in the worker's memory
+    lines_at: T
+    turned_at: T
+    columns_at: T
+    products_at: T
+    results_at: T
+
+
+class WinogradCode(EpilogueCode):
+    """Numbers in memory, vectors of them, and panels of columns.
+
+    Attributes:
+        of: the arguments.
+        a, b: the weight, and the images of a matrix of the batch.
+        first, stop: the unit's rows of patches.
+        place, count: the number of its first place, and how many it has.
+        pitch: from one of the 16 rows that a channel of patches comes to, or of products, to the
+            next.
+        panels: of columns: of each width in vectors how many there are, and the first vector.
+    """
+
+    first_operand = 4
+    of: WinogradArgs[str]
+    a: str
+    b: str
+    first: str
+    stop: str
+    place: str
+    count: str
+    pitch: str
+    panels: list[tuple[int, str, str]]
+
+    def __init__(self, target: Target, name: str) -> None:
+        super().__init__(Writer(name))
+        self.lanes = target.width // SIZE
+        self.vector = vector_type("float", self.lanes)
+        self.both = vector_type("float", 2 * self.lanes)
+        self.step = str(self.lanes)
+
+    def bytes(self, numbers: str) -> str:
+        return self.times(numbers, str(SIZE))
+
+    def clear(self, place: str, nbytes: str) -> None:
+        """Zeros around what is copied, and in columns that no patch has."""
+
+        def some(at: str, _: Values) -> Values:
+            self.store("zeroinitializer", self.shift(place, at))
+            return []
+
+        self.w.loop("clear", "0", nbytes, str(self.lanes * SIZE), [], some)
+
+    def load(self, place: str, kind: str = "") -> str:
+        return self.w.let("x", f"load {kind or self.vector}, ptr {place}, align {SIZE}")
+
+    def store(self, value: str, place: str, kind: str = "") -> None:
+        self.w.do(f"store {kind or self.vector} {value}, ptr {place}, align {SIZE}")
+
+    def add(self, a: str, b: str) -> str:
+        return self.w.let("sum", f"fadd {self.vector} {a}, {b}")
+
+    def less(self, a: str, b: str) -> str:
+        return self.w.let("less", f"fsub {self.vector} {a}, {b}")
+
+    def place_of(self, row: str) -> str:
+        """The number of the first place of a row of patches."""
+        of = self.of
+        image, inside = self.op("udiv", row, of.tall), self.op("urem", row, of.tall)
+        line = self.plus(self.times(image, of.places1), self.times(inside, "2"))
+        return self.times(line, of.places2)
+
+    def each_panel(self, body: Callable[[str, int], None]) -> None:
+        """Goes by the panels of columns, with the first vector of each and how many it has."""
+        for vectors, count, ahead in self.panels:
+
+            def panel(n: str, _: Values, vectors: int = vectors, ahead: str = ahead) -> Values:
+                body(self.plus(ahead, self.times(n, str(vectors))), vectors)
+                return []
+
+            self.w.loop("panel", "0", count, "1", [], panel)
+
+    def panel_at(self, matrix: str, vector: str) -> str:
+        """Where a panel of columns begins, whose first vector is given."""
+        before = self.times(vector, str(self.lanes * SIZE))
+        return self.shift(matrix, self.times(before, self.of.channels))

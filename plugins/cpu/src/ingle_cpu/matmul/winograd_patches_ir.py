@@ -1,0 +1,138 @@
+"""The steps of convolutions from patches that turn these into columns of 16 matrices."""
+
+from __future__ import annotations
+
+from ingle.fusion.device.llvm import Values
+
+from .winograd import NUMBERS
+from .winograd_code import LINES, SIZE, WinogradCode
+
+
+class PatchCode(WinogradCode):
+    """One channel at a time: lines are copied between zeros, turned, and put into panels.
+
+    Attributes:
+        lines, line_pitch: where four lines of the image are, and how far apart.
+        turned: where what they are turned into is: 16 rows.
+        columns: where the panels of all matrices are.
+    """
+
+    lines: str
+    line_pitch: str
+    turned: str
+    columns: str
+
+    def turn_channel(self, c: str, _: Values) -> Values:
+        """What a channel of all patches is turned into, as rows of the panels of columns."""
+        w, of = self.w, self.of
+        channel = self.shift(self.b, self.times(c, of.channel))
+
+        def row(r: str, _: Values) -> Values:
+            number, y = self.op("udiv", r, of.tall), self.op("urem", r, of.tall)
+            image = self.shift(channel, self.times(number, of.image))
+            # Two lines are those of the patches above, unless there are none.
+            above = w.let("above", f"icmp sgt i64 {r}, {self.first}")
+            inside = w.let("inside", f"icmp sgt i64 {y}, 0")
+            new = self.choose(w.let("both", f"and i1 {above}, {inside}"), "2", "0")
+            top = self.times(y, "2")
+            first, end = self.plus(top, new), self.plus(top, str(LINES))
+            w.loop("line", first, end, "1", [], lambda n, _: self._copy(image, n))
+            places = [self._line(self.plus(top, str(k))) for k in range(LINES)]
+            below = self.bytes(self.times(self.minus(r, self.first), of.wide))
+            to = self.shift(self.turned, below)
+            w.loop("patches", "0", of.wide, self.step, [], lambda x, _: self._turn(places, to, x))
+            return []
+
+        w.loop("row", self.first, self.stop, "1", [], row)
+        self._spread(c)
+        return []
+
+    def _line(self, number: str) -> str:
+        """Where a line of patches is copied to; as many are kept as a patch has."""
+        slot = self.op("urem", number, str(LINES))
+        return self.shift(self.lines, self.times(slot, self.line_pitch))
+
+    def _copy(self, image: str, number: str) -> Values:
+        """A line of an image, or zeros above and below."""
+        w, of = self.w, self.of
+        y = self.plus(number, of.top)
+        to = self.shift(self._line(number), self.bytes(of.begin))
+        first = self.times(self.most(of.left, "0"), of.element)
+        source = self.shift(image, self.plus(self.times(y, of.line), first))
+        inside = w.let("inside", f"icmp ult i64 {y}, {of.image1}")
+        dense = self.equal(of.element, str(SIZE))
+        long = w.let("long", f"icmp sge i64 {of.seen}, {self.lanes}")
+        whole = w.let("whole", f"and i1 {dense}, {long}")
+        vectors = self.choose(whole, of.seen, "0")
+        rest = self.choose(whole, "0", of.seen)
+        last = self.minus(of.seen, self.step)
+
+        def copied(at: str, kind: str, step: str) -> None:
+            here = self.shift(source, self.times(at, step))
+            there = self.shift(to, self.bytes(at))
+
+            def load() -> Values:
+                return [self.load(here, kind)]
+
+            zero = "zeroinitializer" if kind != "float" else "0.0"
+            self.store(w.when(inside, [(kind, zero)], load)[0], there, kind)
+
+        def vector(at: str, _: Values) -> Values:
+            copied(self.least(at, last), self.vector, str(SIZE))  # The last one begins earlier.
+            return []
+
+        def number_(at: str, _: Values) -> Values:
+            copied(at, "float", of.element)
+            return []
+
+        w.loop("copy", "0", vectors, self.step, [], vector)
+        w.loop("copy", "0", rest, "1", [], number_)
+        return []
+
+    def _turn(self, lines: Values, to: str, x: str) -> Values:
+        """A vector of patches, each vector an element of all of them."""
+        across = [self._across(self.shift(at, self.bytes(self.times(x, "2")))) for at in lines]
+        for n in range(4):
+            column = [line[n] for line in across]
+            for k, value in enumerate(self._combined(column)):
+                matrix = self.times(self.pitch, str(4 * k + n))
+                self.store(value, self.shift(to, self.plus(self.bytes(x), matrix)))
+        return []
+
+    def _across(self, place: str) -> Values:
+        """A line of each patch, turned; patches begin two elements apart."""
+        pairs = []
+        for begin in (0, 2):
+            both = self.load(self.shift(place, str(begin * SIZE)), self.both)
+            for first in (0, 1):
+                numbers = ", ".join(f"i32 {2 * n + first}" for n in range(self.lanes))
+                mask = f"<{self.lanes} x i32> <{numbers}>"
+                text = f"shufflevector {self.both} {both}, {self.both} poison, {mask}"
+                pairs.append(self.w.let("each", text))
+        return self._combined(pairs)
+
+    def _combined(self, d: Values) -> Values:
+        """B' times four elements."""
+        outer = self.less(d[0], d[2]), self.less(d[1], d[3])
+        return [outer[0], self.add(d[1], d[2]), self.less(d[2], d[1]), outer[1]]
+
+    def _spread(self, c: str) -> None:
+        """The rows of the 16 matrices that a channel comes to, into panels."""
+        w = self.w
+        size = self.lanes * SIZE
+
+        def matrix(p: str, _: Values) -> Values:
+            source = self.shift(self.turned, self.times(p, self.pitch))
+            target = self.shift(self.columns, self.times(p, self.of.matrix))
+
+            def copy(at: str, vectors: int) -> None:
+                here = self.shift(source, self.times(at, str(size)))
+                there = self.shift(self.panel_at(target, at), self.times(c, str(vectors * size)))
+                for n in range(vectors):
+                    value = self.load(self.shift(here, str(n * size)))
+                    self.store(value, self.shift(there, str(n * size)))
+
+            self.each_panel(copy)
+            return []
+
+        w.loop("matrix", "0", str(NUMBERS), "1", [], matrix)

@@ -1,0 +1,161 @@
+"""The steps of convolutions from patches that turn products back into results."""
+
+from __future__ import annotations
+
+from ingle.fusion.device.llvm import Values, suffix, vector_type
+
+from .winograd import NUMBERS, TAPS
+from .winograd_code import WinogradCode
+
+
+class ResultCode(WinogradCode):
+    """Some features at a time, whose results go through the epilogue together.
+
+    Attributes:
+        products, product_row: where the products are, and how far those of features are apart.
+        made: the first feature that they are there of.
+        results: where results wait for the epilogue.
+    """
+
+    products: str
+    product_row: str
+    made: str
+    results: str
+
+    def group_of(self, feature: str, end: str) -> Values:
+        """Results of some features, and the epilogue of these."""
+        self.row = feature
+        self.high = self.least(self.minus(end, feature), self.of.group)
+
+        def one(n: str, _: Values) -> Values:
+            to = self.shift(self.results, self.times(n, self.tile_row))
+            self._feature(self.plus(feature, n), to)
+            return []
+
+        self.w.loop("feature", "0", self.high, "1", [], one)
+        self.epilogue(self.results, self.place, self.count)
+        return []
+
+    def _feature(self, feature: str, results: str) -> None:
+        """The results of a feature, as the 16 products make them, or by definition."""
+        w, of = self.w, self.of
+        below = self.times(self.minus(feature, self.made), self.product_row)
+        products = self.shift(self.products, below)
+        vectors = self.op("udiv", self.plus(of.wide, str(self.lanes - 1)), self.step)
+        last = self.times(self.minus(vectors, "1"), self.step)
+
+        def row(r: str, carried: Values) -> Values:
+            here = self.shift(products, self.bytes(self.times(self.minus(r, self.first), of.wide)))
+            to = self.shift(results, self.bytes(self.minus(self.place_of(r), self.place)))
+
+            def vector(n: str, carried: Values) -> Values:
+                # The last one first: it stores into what follows.
+                x = self.minus(last, self.times(n, self.step))
+                place = self.shift(to, self.bytes(self.times(x, "2")))
+                return [self._back(self.shift(here, self.bytes(x)), place, carried[0])]
+
+            return w.loop("vector", "0", vectors, "1", [(self.vector, carried[0])], vector)
+
+        zeros = [(self.vector, "zeroinitializer")]
+        (wrong,) = w.loop("row", self.first, self.stop, "1", zeros, row)
+        odd = w.let("odd", f"fcmp uno {self.vector} {wrong}, zeroinitializer")
+        name = f"llvm.vector.reduce.or.{suffix('i1', self.lanes)}"
+        some = w.call("some", "i1", name, f"{vector_type('i1', self.lanes)} {odd}")
+
+        def anew() -> Values:
+            self._anew(feature, results)
+            return []
+
+        w.when(some, [], anew, rarely=True)
+
+    def _back(self, products: str, place: str, wrong: str) -> str:
+        """A vector of patches' results, each two lines of two; and NaN where one is not finite."""
+        w = self.w
+        places = [self.shift(products, self.times(self.pitch, str(p))) for p in range(NUMBERS)]
+        m = [self.load(place) for place in places]
+        lines = zip(*[self._two(m[n::4]) for n in range(4)], strict=True)
+        mask = ", ".join(f"i32 {n}, i32 {n + self.lanes}" for n in range(self.lanes))
+        line_bytes = self.bytes(self.of.places2)
+        for line in lines:
+            pair = self._two(list(line))
+            for value in pair:
+                wrong = w.call(
+                    "wrong", self.vector, f"llvm.fma.{suffix('float', self.lanes)}",
+                    f"{self.vector} {value}", f"{self.vector} zeroinitializer",
+                    f"{self.vector} {wrong}",
+                )  # fmt: skip
+            both = w.let(
+                "both", f"shufflevector {self.vector} {pair[0]}, {self.vector} {pair[1]}, "
+                f"<{2 * self.lanes} x i32> <{mask}>",
+            )  # fmt: skip
+            self.store(both, place, self.both)
+            place = self.shift(place, line_bytes)
+        return wrong
+
+    def _two(self, m: Values) -> Values:
+        """A' times four elements."""
+        sums, difference = self.add(m[1], m[2]), self.less(m[1], m[2])
+        return [self.add(m[0], sums), self.less(difference, m[3])]
+
+    def _anew(self, feature: str, results: str) -> None:
+        """The results of a feature that are not finite, each as the sum that defines it."""
+        w, of = self.w, self.of
+        weight = self.shift(self.a, self.times(feature, of.a_row))
+
+        def place(n: str, _: Values) -> Values:
+            at = self.shift(results, self.bytes(n))
+            found = self.load(at, "float")
+            distance = w.let("distance", f"fsub float {found}, {found}")
+            bad = w.let("bad", f"fcmp uno float {distance}, 0.0")
+
+            def anew() -> Values:
+                number = self.plus(self.place, n)
+                of_image = self.times(of.places1, of.places2)
+                image = self.shift(self.b, self.times(self.op("udiv", number, of_image), of.image))
+                inside = self.op("urem", number, of_image)
+                y, x = self.op("udiv", inside, of.places2), self.op("urem", inside, of.places2)
+                self.store(self._defined(weight, image, y, x), at, "float")
+                return []
+
+            w.when(bad, [], anew)
+            return []
+
+        w.loop("place", "0", self.count, "1", [], place)
+
+    def _defined(self, weight: str, image: str, y: str, x: str) -> str:
+        """The sum over channels and taps of a place."""
+        w, of = self.w, self.of
+
+        def channel(c: str, carried: Values) -> Values:
+            plane = self.shift(image, self.times(c, of.channel))
+
+            def line(t1: str, carried: Values) -> Values:
+                row, inside_row = self._reached(y, of.start1, t1, of.image1)
+                here = self.shift(plane, self.times(row, of.line))
+
+                def tap(t2: str, carried: Values) -> Values:
+                    total, at = carried
+                    column, inside = self._reached(x, of.start2, t2, of.image2)
+                    value = self.load(self.shift(here, self.times(column, of.element)), "float")
+                    sees = w.let("sees", f"and i1 {inside_row}, {inside}")
+                    value = self.choose(sees, value, "0.0", "float")
+                    factor = self.load(at, "float")
+                    given = (f"float {v}" for v in (factor, value, total))
+                    total = w.call("sum", "float", "llvm.fma.f32", *given)
+                    return [total, self.shift(at, of.a_k)]
+
+                first = [("float", carried[0]), ("ptr", carried[1])]
+                return w.loop("tap", "0", str(TAPS), "1", first, tap)
+
+            first = [("float", carried[0]), ("ptr", carried[1])]
+            return w.loop("line", "0", str(TAPS), "1", first, line)
+
+        first = [("float", "0.0"), ("ptr", weight)]
+        return w.loop("channel", "0", of.channels, "1", first, channel)[0]
+
+    def _reached(self, place: str, start: str, tap: str, image: str) -> tuple[str, str]:
+        """What a tap of a place sees along an axis, as an element that there is, and whether it is
+        that one."""
+        wanted = self.plus(self.plus(place, start), self.times(tap, self.of.spread))
+        there = self.most(self.least(wanted, self.minus(image, "1")), "0")
+        return there, self.equal(wanted, there)
