@@ -148,7 +148,9 @@ class ResultCode(WinogradCode):
                 return w.loop("tap", "0", str(TAPS), "1", first, tap)
 
             first = [("float", carried[0]), ("ptr", carried[1])]
-            return w.loop("line", "0", str(TAPS), "1", first, line)
+            # NaN stays that: where all is NaN, the rest would take very long for nothing.
+            number = w.let("number", f"fcmp ord float {carried[0]}, 0.0")
+            return w.when(number, first, lambda: w.loop("line", "0", str(TAPS), "1", first, line))
 
         first = [("float", "0.0"), ("ptr", weight)]
         return w.loop("channel", "0", of.channels, "1", first, channel)[0]
