@@ -12,6 +12,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile, graph_of
+from ingle.fusion.device import GraphPlans
 from ingle.fusion.pipeline import compile_graph
 from ingle.fusion.runtime.ready_calls import ReadyCalls
 from ingle.tensor.device import backend_of
@@ -213,3 +214,30 @@ def test_operands_that_numpy_made_are_called_straight_too() -> None:
     for _ in range(12):
         for row in (x[1], x[:, 1], x[1:], it.permute_dims(x, (1, 0)), x[::2, ::-1]):
             np.testing.assert_allclose(it.expm1(row).numpy(), np.expm1(row.numpy()), rtol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(3, 5), (2, 3, 5), (1, 5), (4, 1)])
+def test_products_of_what_lies_transposed_are_called_straight(
+    shape: tuple[int, ...], direct: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(3)
+    x, y = (it.asarray(rng.normal(size=shape).astype("f"), device="cpu") for _ in range(2))
+    others = [it.asarray(rng.normal(size=shape).astype("f"), device="cpu") for _ in range(2)]
+    product = compile(lambda a, b: it.matmul(a.mT, b))
+    for _ in range(12):
+        (x.mT @ y).numpy()
+        (x.mT @ y[..., ::-1]).numpy()
+    assert any(direct)
+
+    def refuse(*_: Any) -> Any:
+        raise AssertionError("by its plans")
+
+    with monkeypatch.context() as straight:
+        straight.setattr(GraphPlans, "__call__", refuse)
+        found = [(a.mT @ b).numpy() for a, b in ((x, y), others)]
+    for result, (a, b) in zip(found, ((x, y), others), strict=True):
+        np.testing.assert_array_equal(result, product(a, b).numpy())
+    spread = it.broadcast_to(x[..., :1], shape)
+    for b in (y, y[..., ::-1], spread):
+        np.testing.assert_array_equal((x.mT @ b).numpy(), product(x, b).numpy())
+        np.testing.assert_array_equal((spread.mT @ b).numpy(), product(spread, b).numpy())

@@ -13,6 +13,7 @@ from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op
 
 from ..memory import SMALL, maker, place_in_order, place_of
+from .laid_out_calls import LaidOutCalls
 
 if TYPE_CHECKING:
     from .any_size import OperationCalls
@@ -35,6 +36,7 @@ class PlannedOperation:
     """
 
     direct: DirectCall | None = None
+    _laid_out: LaidOutCalls | None = None
 
     def __init__(
         self, device: Any, op: Op, graph: Graph, executable: GraphPlans,
@@ -49,11 +51,21 @@ class PlannedOperation:
         results = [graph.values[n].aval for n in graph.outputs]
         self._large = any(math.prod(a.shape) * a.dtype.itemsize > SMALL for a in results)
 
+    @property
+    def ready(self) -> DirectCall | None:
+        """What runs it with nothing looked up, if anything does."""
+        return self.direct if self._laid_out is None else self._straight
+
+    def _straight(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
+        found = None if self.direct is None else self.direct(op, inputs)
+        if found is None and self._laid_out is not None:
+            return self._laid_out(op, inputs)
+        return found
+
     def __call__(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
-        if self.direct is not None:
-            found = self.direct(op, inputs)
-            if found is not None:
-                return found
+        found = self._straight(op, inputs)
+        if found is not None:
+            return found
         executable = self._executable
         handles = [x for x in inputs if isinstance(x, Handle)]
         values = [x.value for x in inputs if type(x) is Scalar]
@@ -72,4 +84,8 @@ class PlannedOperation:
             place = place_of if executable.products else place_in_order
             make = late("ingle_cpu.eager.direct_call").direct_call
             self.direct = None if newest is None else make(self._device, newest, place)
+        if executable.products and not values and not self._large:
+            if self._laid_out is None:
+                self._laid_out = LaidOutCalls(self._device)
+            self._laid_out.note(executable, inputs)
         return outputs

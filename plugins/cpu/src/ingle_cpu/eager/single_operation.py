@@ -92,7 +92,7 @@ class SingleOperations:
         it; None where that is not known by now, or not so: a body may create tensors."""
         found = self._known.get(_key(op, inputs))
         if type(found) is PlannedOperation:
-            return found.direct
+            return found.ready
         if type(found) is ArithmeticCall:
             return found.a_while if found.left > 0 else self._compiled(op, inputs, found)
         if type(found) is MovementCall:

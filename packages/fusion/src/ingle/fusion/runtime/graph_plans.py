@@ -91,7 +91,7 @@ class GraphPlans:
             layout = layout_of(self._device, given, self.products)
             if layout:
                 inputs = as_in_memory(self._device, given, layout)
-                return GraphPlans.__call__(self._for(layout), inputs, numbers)
+                return GraphPlans.__call__(self.laid_out(layout), inputs, numbers)
         for plan in self._plans:
             scalars = plan.host(*numbers)
             if scalars is not None:
@@ -176,7 +176,7 @@ class GraphPlans:
                 kept = dict(layout)
                 donatable = [may and i not in kept for i, may in enumerate(donatable)]
                 inputs = as_in_memory(self._device, given, layout)
-                other = self._for(layout)
+                other = self.laid_out(layout)
                 return GraphPlans.run_donating(other, inputs, numbers, donatable, donation)
         for plan in self._plans:
             scalars = plan.host(*numbers)
@@ -380,7 +380,7 @@ class GraphPlans:
         self._plans.insert(0, plan)
         self._replay, self.alike = None, ()
 
-    def _for(self, layout: Layout) -> GraphPlans:
+    def laid_out(self, layout: Layout) -> GraphPlans:
         """What runs the graph on inputs that lie otherwise."""
         found = self._others.get(layout)
         if found is None:
