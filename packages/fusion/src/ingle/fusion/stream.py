@@ -69,6 +69,7 @@ class LazyStream(Log):
     """
 
     most = CHECKS
+    record = Log.record_steps  # what plain code writes down comes by one frame less
 
     def __init__(self, backend: Fusion, planner: PlanCache, turn: Turn) -> None:
         super().__init__(backend, turn)

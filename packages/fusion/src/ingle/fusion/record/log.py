@@ -15,7 +15,7 @@ from ingle.tensor.operation import Op, infer
 from ingle.tensor.programs import Program
 
 from ..ir.graph import LogEntry, read_log
-from .written_out import Place, StepEntries, may_fail, written_out
+from .written_out import HARMLESS, Place, StepEntries, written_out
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
@@ -151,10 +151,10 @@ class Log:
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
         """Records an operation."""
-        return self.record_steps(op, inputs, None)
+        return self.record_steps(op, inputs)
 
     def record_steps(
-        self, op: Op, inputs: Sequence[Handle | Scalar], steps: Program | None
+        self, op: Op, inputs: Sequence[Handle | Scalar], steps: Program | None = None
     ) -> tuple[LazyHandle, ...]:
         """Records an operation, or in its place the steps of the program that it is."""
         avals = infer(op, inputs) if steps is None else ()
@@ -210,7 +210,7 @@ class Log:
                 args.append(self.number(x))
             else:
                 args.append(self.operand(x))  # type: ignore[arg-type]
-        if may_fail(op.operation.traits.kind, len(inputs)):
+        if (op.operation.traits.kind, len(inputs) > 1) not in HARMLESS:
             self._note(op, inputs)
         number, entry = self._count, tuple(args)
         made: tuple[LazyHandle, ...]

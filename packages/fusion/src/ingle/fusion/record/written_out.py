@@ -19,6 +19,10 @@ from ingle.tensor.programs import Program
 
 from ..ir.graph import LogEntry
 
+HARMLESS = frozenset({("elementwise", False), ("elementwise", True), ("movement", False)})
+"""Kinds of operations, and whether they have several operands, that do not fail for what operands
+hold: a movement of one value reads no index that may be wrong."""
+
 Place: TypeAlias = "int | None"
 """Where a program finds an input: the number of a value of the log; `~k` for the tensor that is the
 `k`-th one to be new to the log, by the order of inputs; None for a number of the host."""
@@ -80,7 +84,7 @@ def written_out(program: Program, count: int, places: Sequence[Place]) -> StepEn
                 entries.append(("input", *avals[x]))
             args.append(count)
             count += 1
-        if may_fail(op.operation.traits.kind, len(inputs)) and any(
+        if (op.operation.traits.kind, len(inputs) > 1) not in HARMLESS and any(
             not isinstance(x, Scalar) and values[x] is not None and avals[x].dtype.is_integer
             for x in inputs
         ):
@@ -99,9 +103,3 @@ def written_out(program: Program, count: int, places: Sequence[Place]) -> StepEn
         tuple([made.index(n) if n >= program.arity else ~n for n in program.outputs]),
         tuple(reading),
     )
-
-
-def may_fail(kind: str, operands: int) -> bool:
-    """Whether an operation of a kind may fail for what its operands hold; a movement of one value
-    reads no index that may be wrong."""
-    return kind != "elementwise" and (kind != "movement" or operands > 1)
