@@ -163,6 +163,50 @@ def test_what_is_asked_for_while_the_workers_are_closed_is_not_waited_for(
     assert len(ended) == 2, "once more, for what came behind the first end"
 
 
+def test_a_batch_goes_to_the_process_with_the_least_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    class Counting:
+        """What it was asked for, and how much of that it has made."""
+
+        def __init__(self, held: bytes) -> None:
+            self.asked: list[int] = []
+            self.made = 0
+            started.append(self)
+
+        def waiting(self) -> int:
+            return len(self.asked) - self.made
+
+        def make(self, indices: Any) -> Future[bytes]:
+            self.asked.append(*indices)
+            return Future()
+
+        def end(self) -> None:
+            pass
+
+        def join(self, patience: float) -> None:
+            pass
+
+    monkeypatch.setattr(worker_processes, "_Process", Counting)
+    owner = Owner()
+    workers = Workers(MemoryDataset([1]), None, 2, owner)
+    for number in range(6):
+        if number == 4:
+            started[1].made = 2
+        workers._begin(np.array([number]))
+    assert [process.asked for process in started] == [[0, 2], [1, 3, 4, 5]]
+
+
+@pytest.mark.slow
+def test_a_batch_that_nobody_wants_any_more_stops_none_behind_it() -> None:
+    owner = Owner()
+    workers = Workers(MemoryDataset([0.2, 0.0]).map(time.sleep), None, 1, owner)
+    unwanted, wanted = (workers._begin(np.array([index])) for index in (0, 1))
+    assert unwanted.cancel()
+    wanted.result(timeout=120)
+    workers.close()
+
+
 def test_closed_workers_keep_no_dataset() -> None:
     owner = Owner()
     workers = Workers(MemoryDataset([1]), None, 1, owner)

@@ -51,6 +51,20 @@ def test_equals_pytorch(parity: Any, case: str) -> None:
     assert [len(w) for w in ours.all_weights] == [len(w) for w in theirs.all_weights]
 
 
+@pytest.mark.parametrize("name", ["RNN", "LSTM", "GRU"])
+def test_the_batch_may_be_the_first_axis(name: str) -> None:
+    with it.device("numpy"):
+        first = getattr(nn, name)(3, 5, bidirectional=True, batch_first=True)
+        second = getattr(nn, name)(3, 5, bidirectional=True)
+        second.load_state_dict(first.state_dict())
+        x = it.asarray(np.random.default_rng(0).normal(size=(2, 4, 3)).astype(np.float32))
+        y, state = first(x)
+        other, last = second(it.permute_dims(x, (1, 0, 2)))
+    np.testing.assert_array_equal(y.numpy(), other.numpy().swapaxes(0, 1))
+    for a, b in zip(state, last, strict=True):  # both of an LSTM, or the directions of one
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
+
+
 @pytest.mark.parametrize(
     ("name", "options", "inputs"),
     [
