@@ -57,10 +57,19 @@ def test_sharded_safetensors(tmp_path: Path) -> None:
     same(importer.open_weights(files[-1]))
     same(importer.open_weights(tmp_path))
     index = json.loads(files[-1].read_text("utf-8"))
-    index["weight_map"]["a.half"] = "../elsewhere.safetensors"
-    files[-1].write_text(json.dumps(index), "utf-8")
-    with pytest.raises(WeightsError, match="no file beside it"):
-        importer.open_weights(files[-1])
+    for elsewhere in ("../elsewhere.safetensors", str(path), "", ".", ".."):
+        index["weight_map"]["a.half"] = elsewhere
+        files[-1].write_text(json.dumps(index), "utf-8")
+        with pytest.raises(WeightsError, match="no file beside it"):
+            importer.open_weights(files[-1])
+
+
+def test_safetensors_that_end_too_early(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    content = safetensors.numpy.save({"a.weight": ARRAYS["a.weight"]})
+    path.write_bytes(content[:-1])
+    with pytest.raises(WeightsError, match=r"damaged or no safetensors file: 'a\.weight' has the"):
+        importer.open_weights(path)
 
 
 def test_npz(tmp_path: Path) -> None:
