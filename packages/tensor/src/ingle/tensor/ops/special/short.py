@@ -39,11 +39,12 @@ def _rule(name: str) -> Callable[[Aval], Aval]:
     return rule
 
 
-def _samples(low: float, high: float) -> Callable[[Draw], Iterator[Sample]]:
+def _samples(low: float, high: float, infinite: bool) -> Callable[[Draw], Iterator[Sample]]:
     def samples(draw: Draw) -> Iterator[Sample]:
         if draw.dtype is float32:
             for shape in ((), (0,), (2, 17), (33, 1, 5)):
-                yield Sample((draw.array(shape, low=low, high=high),), condition=_CONDITION)
+                x = draw.array(shape, low=low, high=high)
+                yield Sample((x,), condition=_CONDITION, special=infinite)
 
     return samples
 
@@ -56,6 +57,7 @@ def _short(
     vjp: Callable[..., Any],
     domain: tuple[float, float],
     reference: Callable[..., Any] | str,
+    infinite: bool = True,
 ) -> Op:
     return Operation(
         name,
@@ -65,7 +67,7 @@ def _short(
         vjp={"x": vjp},
         body=body,
         public=public,
-        samples=_samples(*domain),
+        samples=_samples(*domain, infinite),
         reference=reference,
     ).op()
 
@@ -88,6 +90,7 @@ _SHORT_EXP = _short(
     vjp=lambda g, out: g * out,
     domain=(-4.0, 4.0),
     reference=np.exp,
+    infinite=False,
 )
 
 
