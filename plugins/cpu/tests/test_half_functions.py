@@ -64,6 +64,7 @@ def test_errors_of_all_half_numbers(name: str, dtype: DType, bound: float) -> No
     finite = np.isfinite(exact)
     error = np.abs(got[finite] - exact[finite]) / last_places(exact[finite], dtype)
     assert error.max() <= bound
+    np.testing.assert_array_equal(np.signbit(got[finite]), np.signbit(exact[finite]))
     np.testing.assert_array_equal(got[~finite], exact[~finite])
     # The formula follows from the operand's dtype, alone or among other operations.
     np.testing.assert_array_equal(wide(compile(lambda v: function(v) * 1.0)(x)), got)

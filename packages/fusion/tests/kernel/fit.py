@@ -179,7 +179,7 @@ def fits() -> dict[str, tuple[Function, Function, Any, Any, dict[str, int]]]:
         # ndtr(-a) = 2**SHORT_TAIL(a) up to where it is 0 in half types
         "SHORT_TAIL": (lambda a: mp.log(mp.erfc(a / root) / 2, 2), lambda a: mp.log(2), 0,
                        mp.mpf("13.6"), {"float32": 9}),
-        # tanh(x) = x + x z SHORT_TANH(z) up to 1/4
+        # tanh(x) = x (1 + z SHORT_TANH(z)) up to 1/4
         "SHORT_TANH": (odd(mp.tanh, 3), relative(mp.tanh, 3), 0, mp.mpf("0.0625625"),
                        {"float32": 1}),
     }  # fmt: skip

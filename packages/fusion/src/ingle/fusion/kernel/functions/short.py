@@ -57,7 +57,8 @@ def tanh(dtype: str, x: Expression) -> Expression:
     a = abs(x)
     decay, share = _decay(a, 2.0)
     z = x * x
-    near = (x * z).fma(z.polynomial(c.SHORT_TANH32), x)
+    # As a factor of x, so that -0 stays that.
+    near = x * z.fma(z.polynomial(c.SHORT_TANH32), 1.0)
     return where(a < _NEAR, near, copysign((1.0 - decay) * share, x))
 
 
