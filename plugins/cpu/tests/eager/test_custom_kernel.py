@@ -170,6 +170,19 @@ def test_gradients_and_compiled_gradients():
         np.testing.assert_allclose(compiled(a).numpy(), expected, rtol=1e-4, atol=1e-5)
 
 
+def test_a_kernel_that_is_registered_late_is_taken_by_plain_code():
+    x = draw(2, 3)
+    for _ in range(30):
+        np.testing.assert_array_equal(scaled(it.asarray(x), 2.0).numpy(), x * np.float32(2))
+
+    def adding(op: Any, avals: Any) -> CustomKernel:
+        return CustomKernel(IN_LLVM.replace("fmul", "fadd"), (), x.size, "scaled")
+
+    register_kernel(SCALED, "llvm", adding)
+    for _ in range(30):
+        np.testing.assert_array_equal(scaled(it.asarray(x), 2.0).numpy(), x + np.float32(2))
+
+
 def test_threads_run_it_side_by_side():
     register_kernel(SCALED, "llvm", scaled_in_llvm)
     x = draw(300, 400)

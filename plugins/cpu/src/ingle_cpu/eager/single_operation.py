@@ -11,7 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ingle.fusion.device import Fusion, Graph, GraphPlans, Legality
+from ingle.fusion.device import (
+    Fusion,
+    Graph,
+    GraphPlans,
+    Legality,
+    forget_at_registrations,
+)
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.late_imports import late
@@ -67,6 +73,15 @@ class SingleOperations:
         self._kernels: dict[Any, AnyShapeCall | None] = {}
         self._sized: dict[Any, OperationCalls] = {}
         self._drawn_shapes: dict[Any, int] = {}
+        forget_at_registrations(self)
+
+    def forget(self) -> None:
+        """Chooses anew for every operation."""
+        self._known.clear()
+        self._any_shape.clear()
+        self._kernels.clear()
+        self._forms.clear()
+        self._sized.clear()
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
@@ -74,11 +89,7 @@ class SingleOperations:
         found = self._known.get(key)
         if found is None:
             if len(self._known) > MOST:
-                self._known.clear()
-                self._any_shape.clear()
-                self._kernels.clear()
-                self._forms.clear()
-                self._sized.clear()
+                self.forget()
             found = self._known[key] = self._choose(op, inputs)
         try:
             return tuple(found(op, inputs))

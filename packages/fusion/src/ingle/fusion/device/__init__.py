@@ -32,6 +32,7 @@ from ..runtime.any_size_plan import SizedPlan as SizedPlan
 from ..runtime.any_size_plan import SizedRun as SizedRun
 from ..runtime.custom_kernels import CustomKernel as CustomKernel
 from ..runtime.custom_kernels import custom_kernel_of as custom_kernel_of
+from ..runtime.custom_kernels import forget_at_registrations as forget_at_registrations
 from ..runtime.custom_kernels import has_custom_kernel as has_custom_kernel
 from ..runtime.custom_kernels import nest_kernel as nest_kernel
 from ..runtime.custom_kernels import register_kernel as register_kernel

@@ -9,7 +9,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Protocol, TypeAlias
+from weakref import WeakSet
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.operation import Op, Operation
@@ -44,14 +45,29 @@ class CustomKernel(NamedTuple):
 
 Writer: TypeAlias = Callable[[Op, Sequence[Aval]], CustomKernel | None]
 
+
+class Forgetful(Protocol):
+    """What remembers how operations run."""
+
+    def forget(self) -> None:
+        """Finds out anew from now on."""
+
+
 _writers: dict[tuple[str, str], Writer] = {}
 _registered = [0]
 _operations: dict[str, Operation] = {}
+_forgetful: WeakSet[Forgetful] = WeakSet()
 
 
 def registrations() -> int:
     """How often somebody has registered something: plans from before may do without it."""
     return _registered[0]
+
+
+def forget_at_registrations(cache: Forgetful) -> None:
+    """Has a cache forget whenever somebody registers something, for as long as it lives: where one
+    operation runs by itself, `registrations` would take too long to compare each time."""
+    _forgetful.add(cache)
 
 
 def registered() -> Collection[Operation]:
@@ -108,6 +124,8 @@ def register_lowering(operation: Operation, rule: Rule) -> None:
 def _note(operation: Operation) -> None:
     _operations[operation.name] = operation
     _registered[0] += 1
+    for cache in tuple(_forgetful):
+        cache.forget()
 
 
 def nest_kernel(nest: Nest, shape: Sequence[int], *operands: Sequence[int]) -> CustomKernel:

@@ -10,6 +10,8 @@ from ingle.tensor.contract import Backend, Handle, Scalar, capability
 from ingle.tensor.device import call_staged
 from ingle.tensor.operation import Op
 
+from .custom_kernels import forget_at_registrations
+
 MOST = 2048
 """Operations on certain operands that are kept."""
 ASKED = 8
@@ -38,6 +40,12 @@ class ReadyCalls:
         self._asked: dict[Key, int] = {}
         self._backend: Any = backend
         self._has_some = capability(backend, "ready")
+        forget_at_registrations(self)
+
+    def forget(self) -> None:
+        """Asks the backend anew for every call."""
+        self.known.clear()
+        self._asked.clear()
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar], key: Key) -> Sequence[Handle]:
         """Runs an operation that has no call, or whose call does not take these operands."""
@@ -57,8 +65,7 @@ class ReadyCalls:
         if asked == ASKED and key not in self.known:
             return
         if len(self._asked) >= MOST:
-            self.known.clear()
-            self._asked.clear()
+            self.forget()
         self._asked[key] = min(asked + 1, ASKED)
         call = self._backend.ready(op, inputs)
         if call is not None:
