@@ -175,7 +175,7 @@ def fits() -> dict[str, tuple[Function, Function, Any, Any, dict[str, int]]]:
         "ERFCX": (scaled_erfc, shrinking, -mp.mpf(1) / 3, mp.mpf("0.5"), {"float64": 17}),
         # 2**f from -1/2 to 1/2, for half types
         "SHORT_POWER": (lambda f: 2**f, lambda f: 2**-f, -mp.mpf("0.5"), mp.mpf("0.5"),
-                        {"float32": 4}),
+                        {"float32": 5}),
         # ndtr(-a) = 2**SHORT_TAIL(a) up to where it is 0 in half types
         "SHORT_TAIL": (lambda a: mp.log(mp.erfc(a / root) / 2, 2), lambda a: mp.log(2), 0,
                        mp.mpf("13.6"), {"float32": 9}),
