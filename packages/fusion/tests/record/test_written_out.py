@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import random
+import sys
 
 import numpy as np
 import pytest
@@ -137,6 +138,53 @@ def test_what_fails_in_a_program_names_the_line_that_asked(backend):
     with pytest.raises(IndexError, match=r"(?s)take.*test_written_out\.py"):
         wrong.numpy()
     np.testing.assert_allclose(fine.numpy(), np.exp(Tensor(x).numpy()), rtol=1e-6)
+
+
+def interrupted_at(count, function):
+    """Calls a function, with Ctrl-C at one of the lines at which entries are written; None then."""
+    lines = iter(range(count))
+
+    def trace(frame, event, _):
+        if frame.f_code.co_name not in ("record_steps", "_written_out", "_note_steps"):
+            return None
+        if event == "line" and next(lines, None) is None:
+            sys.settrace(None)
+            raise KeyboardInterrupt
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        return function()
+    except KeyboardInterrupt:
+        return None
+    finally:
+        sys.settrace(before)
+
+
+def test_what_is_interrupted_has_left_nothing_or_all(backend):
+    avals = [Aval((6,), it.float32), Aval((2,), it.int64), Aval((), it.float32)]
+    steps = [
+        Step(TAKE, (0, 1), 1), Step(BINARY[0], (3, 2), 1), Step(TAKE, (0, 1), 1),
+    ]  # fmt: skip
+    program = Program.of(avals, steps, [4, 5])
+    for count in range(100):
+        x, other, _ = new_stream(backend)
+        places = it.asarray([1, 3])._handle
+        kept = Tensor(backend.execute(UNARY[0], [other])[0])
+        stream, before = stream_of(backend), len(stream_of(backend).written)
+        given = [x, places, Scalar(2.0, it.float32)]
+        found = interrupted_at(count, lambda: backend.expand(region(program, "some"), given))  # noqa: B023
+        assert len(stream.written) in (before, before + 6)
+        assert all(n < len(stream.written) for n in stream._asked)
+        again = backend.expand(region(program, "some"), given)
+        want = Tensor(x).numpy()[[1, 3]]
+        np.testing.assert_array_equal(Tensor(again[0]).numpy(), want + 2)
+        np.testing.assert_array_equal(Tensor(again[1]).numpy(), want)
+        np.testing.assert_allclose(kept.numpy(), np.exp(Tensor(other).numpy()), rtol=1e-6)
+        if found is not None:
+            return
+    pytest.fail("each of so many lines was interrupted")
 
 
 def test_a_function_that_is_compiled_records_the_operation_itself(backend):

@@ -94,6 +94,11 @@ class LazyStream(Log):
             line, count = user_line(), len(self.written)
             self._asked.update({count + i: (name, line) for i, name in found.reading})
 
+    def _repair(self) -> None:
+        super()._repair()
+        count = len(self.written)
+        self._asked = {n: asked for n, asked in self._asked.items() if n < count}
+
     def shorten(self) -> None:
         count = len(self.written)
         if count >= self._looks and self._ends == MOST_ENTRIES:
