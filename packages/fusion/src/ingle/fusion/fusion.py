@@ -133,12 +133,12 @@ class Fusion:
         """An operation on few elements, or that makes few of many, runs as it comes where all
         before it were read after a few: recording it would take longer. None where that does not
         go."""
-        if streams.ahead >= AHEAD:
-            streams.short = streams.ahead = 0
-            return None
         calls, key = self._calls, key_of(op, inputs)
         call = calls.known.get(key)
-        if call is None and not self._is_small(op, inputs):
+        if streams.ahead >= AHEAD or (call is None and op.operation.traits.inlined):
+            streams.short = streams.ahead = 0
+            return None
+        if call is None and not _is_small(op, inputs):
             return None
         lowered: list[Handle | Scalar] = []
         for x in inputs:
@@ -161,18 +161,6 @@ class Fusion:
         if len(found) == 1:
             return (self.known(found[0]),)
         return tuple([self.known(handle) for handle in found])
-
-    def _is_small(self, op: Op, inputs: Sequence[Handle | Scalar]) -> bool:
-        """Whether an operation is on few elements, or makes few of many."""
-        if op.operation.traits.inlined:
-            streams = self._streams
-            streams.short = streams.ahead = 0
-            return False
-        results = infer(op, inputs)
-        for x in inputs:
-            if x.shape and math.prod(x.shape) > SMALL and not _condenses(op, results, x):
-                return False
-        return True
 
     def noted(self, short: bool) -> None:
         """Takes notice that a stream was read: of a few operations that run one by one, or of
@@ -329,6 +317,15 @@ class Fusion:
 
 
 checking.add(Fusion)
+
+
+def _is_small(op: Op, inputs: Sequence[Handle | Scalar]) -> bool:
+    """Whether an operation is on few elements, or makes few of many."""
+    results = infer(op, inputs)
+    for x in inputs:
+        if x.shape and math.prod(x.shape) > SMALL and not _condenses(op, results, x):
+            return False
+    return True
 
 
 def _condenses(op: Op, results: Sequence[Aval], x: Handle | Scalar) -> bool:
