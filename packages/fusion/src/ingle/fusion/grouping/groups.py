@@ -343,8 +343,12 @@ class Grouping:
         """Makes one group of two that meet in a node, if nothing runs between them."""
         if other.kind != "nest" or group.kind == "host" or self._order.connected(group, other):
             return
-        # What stands alone begins its own group; of two such groups each has it reduced by then.
-        if not self._alone.isdisjoint(other.nodes) and self._alone.isdisjoint(group.nodes):
+        # What stands alone begins its own group. Of two such groups each may have reduced it by
+        # then; but a reduction that stands alone does so for there is no kernel with others.
+        alone = self._alone.intersection(other.nodes)
+        if alone and self._alone.isdisjoint(group.nodes):
+            return
+        if any(self._roles[p] != "map" for p in alone):
             return
         if len(group.nodes) + len(other.nodes) > MOST_NODES:
             return
