@@ -139,7 +139,8 @@ def test_a_step_of_training_is_replayed(counts: Counter[str]) -> None:
     done = counts - before
     assert done["captured"] == 0
     assert done["replayed"] >= 6
-    assert done["launched"] <= 2 * 6  # the learning rate, where graphs read it
+    # Two checks of indices, which are too few for a graph, and the learning rate, where one reads it.
+    assert done["launched"] <= 3 * 6
     assert loss.shape == ()
 
 
