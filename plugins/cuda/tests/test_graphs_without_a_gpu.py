@@ -139,7 +139,7 @@ def test_a_step_of_training_is_replayed(counts: Counter[str]) -> None:
     done = counts - before
     assert done["captured"] == 0
     assert done["replayed"] >= 6
-    # Two checks of indices, which are too few for a graph, and the learning rate, where one reads it.
+    # Two checks of indices, too few for a graph, and the learning rate, where one reads it.
     assert done["launched"] <= 3 * 6
     assert loss.shape == ()
 
