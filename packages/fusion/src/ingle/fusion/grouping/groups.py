@@ -344,7 +344,7 @@ class Grouping:
         if other.kind != "nest" or group.kind == "host" or self._order.connected(group, other):
             return
         # What stands alone begins its own group. Of two such groups each may have reduced it by
-        # then; but a reduction that stands alone does so for there is no kernel with others.
+        # then; but no kernel holds a reduction that stands alone beside others.
         alone = self._alone.intersection(other.nodes)
         if alone and self._alone.isdisjoint(group.nodes):
             return
