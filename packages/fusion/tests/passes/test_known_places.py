@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -160,8 +161,22 @@ def test_a_value_takes_nothing_over_from_one_that_is_no_more() -> None:
     traits = SimpleNamespace(row_indices=(0, 1))
     rows: Any = SimpleNamespace(operation=SimpleNamespace(traits=traits))
     given = SimpleNamespace(number=-7, shape=(2,), dtype=it.int64)
-    places.note_rows(rows, [given, values[0]], values[2])
+    places.note_rows(rows, [given, values[0]], [values[2]])
     assert places.below(given) == 6
     places.forget(1)
     assert [places.below(value) for value in values] == [6, None, None]
     assert places.below(given) is None
+
+
+def test_an_operation_without_results_is_part_of_a_plan() -> None:
+    """An axis without elements is taken apart into nothing."""
+
+    @compile
+    def apart(x: it.Tensor, y: it.Tensor) -> it.Tensor:
+        rows = it.unstack(it.exp(x), axis=0)
+        return it.sum(y * 2.0) + len(rows)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = [apart(it.zeros((0, 3)), it.ones((4,))).item() for _ in range(3)]
+    assert found == [8.0, 8.0, 8.0]

@@ -137,7 +137,7 @@ class _Unfolding(Tracer):
             ):
                 if self._foreign == foreign and self._checked == checks:
                     self._copies.keep(key, inputs, here, made)
-                self._known.note_rows(op, inputs, made[0])
+                self._known.note_rows(op, inputs, made)
                 return made  # type: ignore[return-value]
         except (_NeedsValueError, _TooLongError, TraceError):
             pass

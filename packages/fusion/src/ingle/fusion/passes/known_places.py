@@ -43,13 +43,13 @@ class KnownPlaces:
         if below is not None and dtype.is_integer and below - 1 <= np.iinfo(dtype.dtype).max:
             self._below[result.number] = below, result.number
 
-    def note_rows(self, op: Op, inputs: Sequence[Any], result: Any) -> None:
+    def note_rows(self, op: Op, inputs: Sequence[Any], results: Sequence[Any]) -> None:
         """Notes the indices of rows that an operation took, with whose body they were checked."""
         if op.operation.traits.row_indices is None:
             return
         indices, table = (inputs[n] for n in op.operation.traits.row_indices)
         if self.below(indices) is None:
-            self._below[indices.number] = table.shape[0], result.number
+            self._below[indices.number] = table.shape[0], results[0].number
 
     def below(self, value: Any) -> Any:
         """A size below which all elements are, none of them negative; None if nothing is known."""
