@@ -13,8 +13,8 @@ CHEAP = {
 ROOT = {"divide", "reciprocal", "rsqrt", "sqrt"}
 EXPENSIVE = {
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp",
-    "expm1", "log", "log10", "log1p", "log2", "pow", "random_bits", "random_pairs", "sin",
-    "sinh", "take", "take_along_axis", "tan", "tanh",
+    "expm1", "log", "log10", "log1p", "log2", "pow", "random_bits", "random_pairs", "short_exp",
+    "short_ndtr", "sin", "sinh", "take", "take_along_axis", "tan", "tanh",
 }  # fmt: skip
 DISCONTINUOUS = {
     "ceil", "equal", "floor", "floor_divide", "greater", "greater_equal", "isfinite", "isinf",
