@@ -82,3 +82,19 @@ def test_answers_are_code_where_they_look_like_it():
         for told in answers.values():
             if re.fullmatch(r"[\w.]+\([^;]*\)", told) and "..." not in told:
                 ast.parse(told)
+
+
+BASES = [nn.Module, nn.Sequential, optim.SGD, schedule.Step, train.Learner]
+
+
+@pytest.mark.parametrize("base", BASES, ids=lambda base: base.__name__)
+def test_what_a_property_of_ones_own_lacks_is_named(base: type) -> None:
+    """Not the property, which is there."""
+
+    class Own(base):
+        @property
+        def size(self) -> int:
+            return self.lenght
+
+    with pytest.raises(AttributeError, match="no attribute 'lenght'"):
+        Own.__new__(Own).size  # noqa: B018

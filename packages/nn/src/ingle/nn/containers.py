@@ -10,6 +10,7 @@ from typing import Any, overload
 
 from ingle.tensor import Cell, Tensor
 from ingle.tensor.errors import ArgumentError, OperandError
+from ingle.tensor.other_names import let_properties_raise
 
 from . import assigning, structure
 from .module import Module
@@ -85,6 +86,7 @@ class _Container(Module):
         entries: dict[str, Any] = structure.attributes(self).get("_entries", {})
         if name in entries:
             return entries[name]
+        let_properties_raise(self, name)
         known = f"; its {self._kind} are {', '.join(entries)}" if entries else ""
         raise AttributeError(missing(self, name) + known)
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError
+from ingle.tensor.other_names import let_properties_raise
 
 from .parameter import Buffer, Parameter
 
@@ -43,6 +44,7 @@ class PyTorchMethods:
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            let_properties_raise(self, name)
             raise AttributeError(missing(self, name), name=name, obj=self)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:

@@ -12,6 +12,7 @@ from ingle.tensor import Gradients, Tensor, transaction
 from ingle.tensor.argument_checks import did_you_mean, number
 from ingle.tensor.cell import Cell
 from ingle.tensor.errors import ArgumentError, ShapeError
+from ingle.tensor.other_names import let_properties_raise
 from ingle.tensor.precision import suspended
 from ingle.tensor.structure import Structured
 
@@ -67,6 +68,7 @@ class Optimizer(Structured):
     if not TYPE_CHECKING:
 
         def __getattr__(self, name: str) -> Any:
+            let_properties_raise(self, name)
             found = _INSTEAD.get(name)
             raise AttributeError(
                 f"{type(self).__name__} has no attribute {name!r}"

@@ -36,6 +36,28 @@ class Answering(ModuleType):
         return importlib.import_module, (self.__name__,)
 
 
+def let_properties_raise(owner: object, name: str) -> None:
+    """Raises what a property raised, where `__getattr__` is asked for that property.
+
+    Python forgets an `AttributeError` that leaves a property, and then asks `__getattr__`: a name
+    that is missing inside of it would be told as if the property itself were missing.
+
+    >>> class Scaled:
+    ...     @property
+    ...     def size(self):
+    ...         return self.lenght
+    ...     def __getattr__(self, name):
+    ...         let_properties_raise(self, name)
+    ...         raise AttributeError(f"Scaled has no attribute {name!r}")
+    >>> Scaled().size
+    Traceback (most recent call last):
+        ...
+    AttributeError: Scaled has no attribute 'lenght'
+    """
+    if hasattr(type(owner), name):
+        object.__getattribute__(owner, name)
+
+
 _answers: dict[str, Mapping[str, str]] = {}
 
 

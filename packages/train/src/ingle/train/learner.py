@@ -19,6 +19,7 @@ from ingle.tensor import Device, DType, Gradients, Tensor
 from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.dtypes import as_dtype
 from ingle.tensor.errors import ArgumentError
+from ingle.tensor.other_names import let_properties_raise
 
 from . import arguments, batch_gradients, interrupting, nonfinite, other_calls
 from .batches import samples_in, targets_of, to_evaluate
@@ -148,6 +149,7 @@ class Learner:
         self._evaluated: tuple[int, Record] | None = None
 
     def __getattr__(self, name: str) -> NoReturn:
+        let_properties_raise(self, name)
         raise other_calls.missing(name)
 
     @other_calls.explained(other_calls.FIT, arrays=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from ingle.tensor.argument_checks import number, whole
 from ingle.tensor.errors import ArgumentError
+from ingle.tensor.other_names import let_properties_raise
 
 _INSTEAD = {
     "step": "leave it out; the optimizer counts its steps (a Plateau is shown losses by observe)",
@@ -45,6 +46,7 @@ class ClosedForm:
             return super().__new__(cls)
 
         def __getattr__(self, name: str) -> Any:
+            let_properties_raise(self, name)
             told = _INSTEAD.get(name)
             raise AttributeError(
                 f"{type(self).__name__} has no attribute {name!r}"
