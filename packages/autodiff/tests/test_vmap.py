@@ -61,7 +61,7 @@ def fixed(sample):
 
 def samples_of(operation):
     """Samples of the first dtype that the operation takes."""
-    for dtype in ("float64", "int64", "uint32", "uint64", "bool", "complex128"):
+    for dtype in ("float64", "int64", "uint32", "uint64", "bool", "complex128", "float32"):
         samples = list(operation.samples(Draw(0, dtype)))
         try:
             for sample in samples[:1]:

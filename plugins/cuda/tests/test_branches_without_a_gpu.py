@@ -91,10 +91,13 @@ def training(device: str) -> tuple[Any, list[Any]]:
         model = nn.Sequential(
             nn.Embedding(11, 24), nn.Linear(24, 40), nn.GELU(), nn.LayerNorm(40), nn.Linear(40, 11)
         )
+        weights = it.linspace(0.5, 1.5, 11)
     optimizer = optim.AdamW(model, lr=1e-2)
 
     def step(ids: it.Tensor, labels: it.Tensor) -> it.Tensor:
-        loss = it.cross_entropy(model(ids), labels)
+        # Three checks of indices, which run side by side.
+        losses = it.cross_entropy(model(ids), labels, reduction="none")
+        loss = it.mean(losses * it.take(weights, (ids + labels) // 2, axis=0))
         optimizer.step(loss.backward())
         return loss.detach()
 

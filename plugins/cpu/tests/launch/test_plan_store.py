@@ -188,7 +188,10 @@ print(found.item())
 writers = "ingle.fusion.render.", "ingle_cpu.matmul.", "ingle_cpu.attention.", "llvmlite.binding"
 print(*sorted(m for m in sys.modules if m.startswith(writers)))
 """
-DATA = "entries_table", "machine", "packing", "plan", "prepacked", "problem", "tile", "winners"
+DATA = (
+    "entries_table", "machine", "packing", "plan", "prepacked", "problem", "taps_packing", "tile",
+    "winners",
+)  # fmt: skip
 
 
 @pytest.mark.slow

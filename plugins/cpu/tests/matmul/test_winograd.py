@@ -20,7 +20,8 @@ from ingle_cpu.launch import executable
 from ingle_cpu.launch.plan_store import CpuPlanStore, _read_packing, _written_operand
 from ingle_cpu.matmul import blocking, machine, prepacked, winograd
 from ingle_cpu.matmul.problem import Problem
-from ingle_cpu.matmul.winograd import WINOGRAD, winograd_choice, winograd_of
+from ingle_cpu.matmul.taps_packing import WINOGRAD
+from ingle_cpu.matmul.winograd import winograd_choice, winograd_of
 
 EPS = np.finfo(np.float32).eps
 CASES: tuple[tuple[Any, ...], ...] = (

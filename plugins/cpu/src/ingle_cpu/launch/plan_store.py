@@ -26,10 +26,9 @@ from ..jit.engine import engine
 from ..matmul.packing import Packing
 from ..matmul.prepacked import PackedOperand, order_of
 from ..matmul.problem import Choice
+from ..matmul.taps_packing import WINOGRAD, TapsPacking, is_wanted
 from ..matmul.tile import Tile
 from ..matmul.winners import winners
-from ..matmul.winograd import WINOGRAD, is_wanted
-from ..matmul.winograd_taps import TapsPacking
 from ..threads.pool import thread_pool
 from ..threads.table import Table
 from .code_places import (

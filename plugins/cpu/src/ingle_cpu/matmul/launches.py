@@ -46,11 +46,11 @@ from .plan import EntrySpec as EntrySpec
 from .problem import Choice as Choice
 from .problem import Problem as Problem
 from .problem import three, three_steps
+from .taps_packing import WINOGRAD
 from .tile import a_form, b_form, compute_dtype
 from .tile_fit import tiles_of
 from .window_args import window_args
 from .window_blocking import padded
-from .winograd import WINOGRAD
 from .winograd_entries import compile_winograd, winograd_contraction
 
 GROUP = 4

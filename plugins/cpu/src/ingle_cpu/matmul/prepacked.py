@@ -24,7 +24,7 @@ from .plan import PANELS, B, EntrySpec
 from .problem import Choice
 
 if TYPE_CHECKING:
-    from .winograd_taps import TapsPacking
+    from .taps_packing import TapsPacking
 
 ENOUGH = 3
 """Calls with the same handle after which its panels are kept."""

@@ -14,8 +14,9 @@ from .packing import Packing
 from .plan import PANELS, B, Pointer
 from .prepacked import PackedOperand, order_of
 from .problem import Choice, Problem
-from .winograd import WINOGRAD, winograd_of
-from .winograd_taps import TapsPacking, taps_packing
+from .taps_packing import WINOGRAD, TapsPacking
+from .winograd import winograd_of
+from .winograd_taps import taps_packing
 
 LEAST = 512
 """Elements of an operand that takes longer to copy than to look up."""

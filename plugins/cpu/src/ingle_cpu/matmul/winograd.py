@@ -26,21 +26,14 @@ from typing import NamedTuple
 
 from ingle.fusion.device import has_sizes
 from ingle.fusion.device.kernels import SIZES, Windows
-from ingle.tensor import settings
 
 from .machine import target
-from .microkernel import lanes_of
 from .problem import Choice, Problem
+from .taps_packing import NUMBERS, ROWS, WINOGRAD, is_wanted
 from .tile import Tile
 from .window_args import WindowArgs, window_args
 
-WINOGRAD = "winograd"
-"""How b is packed then, in a `Choice`."""
-NUMBERS = 16
-"""That a patch is turned into."""
 TAPS = 3
-ROWS = 4
-"""Of a tile, whatever its vectors."""
 WIDEST = 3
 """Vectors of a tile."""
 REGISTER = 32
@@ -115,7 +108,8 @@ def _winograd(problem: Problem) -> Winograd | None:
 def _pays(features: int, channels: int, patches: int, places: int) -> bool:
     """Whether patches take fewer cycles than tiles that slide."""
     both = features * channels
-    turned = lanes_of("float32", target()) * (PATCH * channels + RESULT * features)
+    lanes = target().width // SIZES["float32"]
+    turned = lanes * (PATCH * channels + RESULT * features)
     return patches * (both * NUMBERS / 2 + turned) <= GAIN * places * both * TAPS * TAPS / 2
 
 
@@ -141,11 +135,6 @@ def _axes(windows: Windows) -> list[tuple[int, int, int]]:
     ):
         found.append((taps, step, start if taps == 1 else spread))
     return found
-
-
-def is_wanted() -> bool:
-    """Whether fewer multiplications may make other errors: not with `INGLE_CPU_WINOGRAD=0`."""
-    return settings.switch("INGLE_CPU_WINOGRAD", default=True)
 
 
 def winograd_choice(problem: Problem, lying: Winograd, workers: int) -> Choice:

@@ -13,10 +13,11 @@ from .machine import target
 from .microkernel import lanes_of
 from .plan import PANELS, A, B, Contraction, EntrySpec, Pointer, aligned
 from .problem import Choice, Problem, three, three_steps
+from .taps_packing import NUMBERS, ROWS, taps_matrix
 from .tile import Tile
-from .winograd import NUMBERS, ROWS, WIDEST, Winograd, winograd_of
+from .winograd import WIDEST, Winograd, winograd_of
 from .winograd_code import ADDRESSES, LINES, SIZE, WinogradArgs
-from .winograd_taps import taps_matrix, taps_packing, turned_taps
+from .winograd_taps import taps_packing, turned_taps
 
 AT_ONCE = 8
 """Panels of features whose products wait in the second-level cache."""

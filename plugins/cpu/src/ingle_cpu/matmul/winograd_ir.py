@@ -18,7 +18,8 @@ from ..jit.engine import IRSource
 from .abi import parameters
 from .driver_epilogue import EpilogueArgs
 from .named_args import loaded_args, loaded_pointers
-from .winograd import NUMBERS, ROWS, WIDEST
+from .taps_packing import NUMBERS, ROWS
+from .winograd import WIDEST
 from .winograd_code import LINES, SIZE, WinogradArgs
 from .winograd_patches_ir import PatchCode
 from .winograd_results_ir import ResultCode

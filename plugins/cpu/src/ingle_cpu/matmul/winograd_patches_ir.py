@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ingle.fusion.device.llvm import Values
 
-from .winograd import NUMBERS
+from .taps_packing import NUMBERS
 from .winograd_code import LINES, SIZE, WinogradCode
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ingle.fusion.device.llvm import Values, suffix, vector_type
 
-from .winograd import NUMBERS, TAPS
+from .taps_packing import NUMBERS
+from .winograd import TAPS
 from .winograd_code import WinogradCode
 
 

@@ -15,7 +15,8 @@ from ingle.fusion.device.llvm import Values, Writer, vector_type
 from ..jit.engine import IRSource
 from .driver_images import DriverCode
 from .named_args import loaded_args, loaded_pointers
-from .winograd import ROWS, TAPS
+from .taps_packing import ROWS
+from .winograd import TAPS
 from .winograd_code import SIZE
 
 T = TypeVar("T")

@@ -1,0 +1,54 @@
+"""A weight and its turned taps, which convolutions from patches multiply by: how many, how large.
+
+Plans on disk hold what is here, so that they need no writer of kernels.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ingle.fusion.device.kernels import SIZES
+from ingle.tensor import settings
+
+from .plan import aligned
+
+WINOGRAD = "winograd"
+"""How b is packed then, in a `Choice`."""
+NUMBERS = 16
+"""That a patch is turned into."""
+ROWS = 4
+"""Of a tile, whatever its vectors."""
+APART = 5 * 64
+"""Bytes between one of the 16 matrices and the next: all are written at once, and those that lie
+some pages apart would meet in the same cache sets."""
+
+
+class TapsPacking(NamedTuple):
+    """A weight and its turned taps.
+
+    Attributes:
+        features, channels: of the weight.
+        row, tap: bytes from feature to feature, and from tap to tap.
+        flipped: whether taps go backwards.
+    """
+
+    features: int
+    channels: int
+    row: int
+    tap: int
+    flipped: bool
+
+    @property
+    def nbytes(self) -> int:
+        """Of all 16 matrices."""
+        return NUMBERS * taps_matrix(self.features, self.channels)
+
+
+def taps_matrix(features: int, channels: int) -> int:
+    """Bytes from one of the 16 matrices to the next."""
+    return aligned(-(-features // ROWS) * ROWS * channels * SIZES["float32"]) + APART
+
+
+def is_wanted() -> bool:
+    """Whether fewer multiplications may make other errors: not with `INGLE_CPU_WINOGRAD=0`."""
+    return settings.switch("INGLE_CPU_WINOGRAD", default=True)
