@@ -62,8 +62,13 @@ def test_evaluations_are_of_the_average_and_training_is_not():
 def test_an_error_while_evaluating_leaves_the_weights_alone():
     learner, _, _ = run()
     before = weights(learner)
-    with pytest.raises(TypeError):
-        learner.evaluate(3)
+
+    def lost():
+        raise OSError("the disk is gone")
+        yield
+
+    with pytest.raises(OSError, match="gone"):
+        learner.evaluate(lost())
     np.testing.assert_array_equal(weights(learner), before)
     assert learner.model.training
 
