@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion import compile
+from ingle.fusion import compile, explain
 
 pytest.importorskip("ingle_cpu")
 
@@ -71,6 +71,34 @@ def test_what_comes_before_is_computed_in_each_piece(splitting: list[Any]) -> No
     expected = top + np.log(np.exp(wide - top[:, None]).sum(axis=1))
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-6)
     assert any(splitting)
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "splits"),
+    [("argmax", 5, True), ("argmin", 63, True), ("argmax", 64, False), ("max", 5, False)],
+)
+def test_places_in_up_to_63_rows_are_found_in_pieces(
+    splitting: list[Any], name: str, rows: int, splits: bool
+) -> None:
+    """As tokens of a batch are; a softmax goes over rows again with their maxima."""
+    x = np.random.default_rng(rows).integers(0, 1000, (rows, 16_385)).astype(np.float32)
+    found = compile(lambda x: getattr(it, name)(x, axis=1))(it.asarray(x, device="cpu"))
+    np.testing.assert_array_equal(found.numpy(), getattr(np, name)(x, axis=1))
+    assert any(splitting) == splits
+
+
+@pytest.mark.parametrize("name", ["max", "argmax"])
+def test_nothing_is_left_behind_pieces_where_these_can_be_chosen_so(
+    splitting: list[Any], name: str
+) -> None:
+    """32,000 elements are no multiple of the longest piece, but of 2,000."""
+
+    def kernels(length: int) -> int:
+        x = it.zeros((2, length), device="cpu")
+        found = compile(lambda x: getattr(it, name)(x, axis=1))
+        return len(explain(found, x, source=True, runs=0).sources)
+
+    assert kernels(32_000) == kernels(1 << 15) < kernels(32_003)
 
 
 @pytest.mark.parametrize("name", ["argmax", "argmin", "any", "all"])

@@ -21,9 +21,9 @@ from ..kernel.lowering import reduction_of
 from .split_sums import are_few, folded_matrix, whole_blocks, wide
 
 PIECE = 1 << 11
-"""Elements of a row's piece."""
+"""Elements of a row's piece, at most."""
 PIECE_ROWS = 1 << 6
-"""Rows of a piece that is reduced down its columns."""
+"""Rows of a piece that is reduced down its columns, at most."""
 MANY_ROWS, FEW_COLUMNS = 1 << 8, 1 << 14
 """Reductions down columns of at least so many rows, fewer of them than fill a device."""
 _PLACES = {"argmax": it.max, "argmin": it.min}
@@ -40,16 +40,17 @@ def split_reduction(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
         return None
     sizes, axis = folded_matrix(op, x)
     rows, columns = sizes
-    if axis == 1 and are_few(rows, columns):
+    if axis == 1 and are_few(rows, columns, alone=name in _PLACES):
         return lambda x: _whole(op, name, x, sizes, 1, PIECE)
     if axis == 0 and 1 < columns < FEW_COLUMNS and rows >= MANY_ROWS:
         return lambda x: _whole(op, name, x, sizes, 0, PIECE_ROWS)
     return None
 
 
-def _whole(op: Op, name: str, x: Tensor, sizes: tuple[int, int], axis: int, size: int) -> Tensor:
-    """The reduction of a matrix along an axis, by pieces of a size and what is left behind them."""
+def _whole(op: Op, name: str, x: Tensor, sizes: tuple[int, int], axis: int, most: int) -> Tensor:
+    """The reduction of a matrix along an axis, by pieces of up to a size."""
     (result,) = infer(op, [Aval(x.shape, x.dtype)])
+    size = _piece(sizes[axis], most)
     # Half types are more exact in products; what jumps is theirs as they are in memory.
     matrix = it.reshape(wide(x) if name == "prod" else x, sizes)
     made = _placed(name, matrix, axis, size) if name in _PLACES else _reduced(
@@ -87,6 +88,12 @@ def _placed(name: str, x: Tensor, axis: int, size: int) -> Tensor:
         extreme = extreme | it.isnan(values)  # which is more extreme than any number
     found: Tensor = it.min(it.where(extreme, places, x.shape[axis]), axis=axis)
     return found
+
+
+def _piece(length: int, most: int) -> int:
+    """How long pieces are: such that nothing is left behind them, which takes kernels of its own,
+    where that leaves them more than half as long as they may be."""
+    return next((n for n in range(most, most // 2, -1) if not length % n), most)
 
 
 def _pieces(x: Tensor, axis: int, size: int) -> tuple[Tensor, Tensor | None]:

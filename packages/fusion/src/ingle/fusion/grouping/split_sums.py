@@ -57,12 +57,16 @@ def folded_matrix(op: Op, x: Aval) -> tuple[tuple[int, int], int | None]:
     return (folded, kept), 0 if axes == tuple(range(len(axes))) else None
 
 
-def are_few(rows: int, length: int) -> bool:
+def are_few(rows: int, length: int, alone: bool = False) -> bool:
     """Whether rows are so few and so long that a kernel for all of them leaves a device idle.
 
     Of the length of logits it may do more than reduce them, as for a softmax, and reads them once.
+
+    Args:
+        alone: whether the result is none that the same rows are gone over again with.
     """
-    return length >= LONG_ROW and 0 < rows < (FEWER_ROWS if length >= LONGER_ROW else FEWEST_ROWS)
+    most = FEWER_ROWS if alone or length >= LONGER_ROW else FEWEST_ROWS
+    return length >= LONG_ROW and 0 < rows < most
 
 
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:
