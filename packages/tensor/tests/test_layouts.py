@@ -85,7 +85,7 @@ def near(got: np.ndarray, want: np.ndarray, case: Case) -> None:
     np.testing.assert_allclose(got, want, rtol=loose, atol=loose * scale, equal_nan=True)
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("subject", SUBJECTS, ids=lambda s: s.name)
 def test_results_do_not_depend_on_the_layout(subject: Any) -> None:
     with host_allowed():

@@ -37,6 +37,7 @@ def expected(x: float, dtype: str) -> int:
     return low - (1 << width) if dtype[0] == "i" and low >> (width - 1) else low
 
 
+@pytest.mark.sampled(3, slow=1)
 @pytest.mark.parametrize("device", ["numpy", "cpu"])
 @pytest.mark.parametrize("source", FLOATS)
 def test_floats_that_have_no_place(device: str, source: str) -> None:

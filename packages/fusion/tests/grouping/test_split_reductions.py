@@ -32,7 +32,7 @@ def drawn(shape: tuple[int, ...], dtype: str, seed: int) -> np.ndarray:
     return x.astype(dtype)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("keepdims", [False, True])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "bool", "float16"])
 @pytest.mark.parametrize("name", NAMES)

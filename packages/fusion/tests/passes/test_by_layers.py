@@ -174,6 +174,7 @@ OTHERS = (
 )  # fmt: skip
 
 
+@pytest.mark.sampled(4, slow=1)
 @pytest.mark.parametrize("body", [*BY_LAYERS, *OTHERS], ids=lambda body: body.__name__)
 @pytest.mark.parametrize("with_gradient", [False, True])
 def test_irregular_layers(body: Callable[..., it.Tensor], with_gradient: bool) -> None:

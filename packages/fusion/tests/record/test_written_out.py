@@ -68,6 +68,7 @@ def random_program(rng):
     return Program.of(avals, steps, [rng.choice(floats) for _ in range(4)])
 
 
+@pytest.mark.sampled(5, slow=1)
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs_leave_the_log_of_their_operations(backend, seed):
     rng = random.Random(seed)

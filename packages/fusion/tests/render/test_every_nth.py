@@ -57,7 +57,7 @@ def before_a_wall(count: int, dtype: Any) -> tuple[mmap.mmap, Any]:
     return whole, np.frombuffer(whole, dtype, count, room - count * dtype.itemsize)
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize("dtype", sorted(DTYPES))
 @pytest.mark.parametrize("length", [1, 2, 7, 8, 12, 15, 16, 17, 31, 33, 65])
 @pytest.mark.parametrize("apart", range(2, MOST_APART + 1))
@@ -126,6 +126,7 @@ def test_narrowing(machine: Any, source: str, target: str, length: int) -> None:
     assert (y[:, 1::2] == 111).all()
 
 
+@pytest.mark.sampled(5, slow=2)
 @pytest.mark.parametrize("name", sorted(TARGETS))
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bool", "int64"])
 @pytest.mark.parametrize("apart", range(2, MOST_APART + 1))

@@ -60,6 +60,7 @@ def test_nothing_else_is_read_or_written(machine: Any, dtype: str, windows: int)
     del held, more
 
 
+@pytest.mark.sampled(4, slow=1)
 @pytest.mark.parametrize("name", MACHINES)
 @pytest.mark.parametrize("lane", ["unit", "strided"])
 @pytest.mark.parametrize("factors", [False, True])
@@ -95,6 +96,7 @@ def test_windows_are_added_up_alone() -> None:
             validate(wrong)
 
 
+@pytest.mark.sampled(3, slow=1)
 @pytest.mark.parametrize("width", [3, 8, 13, 40, 300, 9000])
 @pytest.mark.parametrize("pieces", [1, 3])
 def test_images_of_each_channel_touch_nothing_else(machine: Any, width: int, pieces: int) -> None:

@@ -163,6 +163,7 @@ FUNCTIONS = {
 }  # fmt: skip
 
 
+@pytest.mark.sampled(3, slow=1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize(
     "examples",

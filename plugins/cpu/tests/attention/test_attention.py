@@ -110,6 +110,7 @@ def case(seed: int) -> tuple[list[Tensor], Tensor | None, bool, float | None]:
     return operands, mask, bool(rng.random() < 0.5), scale
 
 
+@pytest.mark.sampled(4, slow=1)
 @pytest.mark.parametrize("seed", range(40))
 def test_forward_against_float64(seed: int) -> None:
     (q, k, v), mask, causal, scale = case(seed)

@@ -79,6 +79,7 @@ def off(got: Tensor, x: np.ndarray, weight: Weight) -> float:
     return float((error / np.maximum(most, 1e-30)).max())
 
 
+@pytest.mark.sampled(5, slow=1)
 @pytest.mark.parametrize("shifted", [False, True], ids=["plain", "shifted"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(
@@ -104,6 +105,7 @@ def test_agrees_with_float64(dtype, rows, outs, width, blocks, shifted):
         assert same_bits(function(it.asarray(x), *weight.given), alone)
 
 
+@pytest.mark.sampled(5, slow=1)
 @pytest.mark.parametrize("half", ["bfloat16", "float16"])
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def device(monkeypatch):
     return found
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_bits_are_those_of_plans(name, dtype, device, monkeypatch):
@@ -84,6 +84,7 @@ def test_bits_are_those_of_plans(name, dtype, device, monkeypatch):
         assert same_bits(found, expected), f"{count} rows: {found} is not {expected}"
 
 
+@pytest.mark.sampled(3, slow=1)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_new_lengths_are_not_planned(name, device, monkeypatch):
     function, rng = FUNCTIONS[name], np.random.default_rng(1)

@@ -55,6 +55,7 @@ def stored(array: Array, dtype: str) -> tuple[Array, Array]:
     return kept, (kept.astype(np.uint32) << 16).view(np.float32)
 
 
+@pytest.mark.sampled(5, slow=2)
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16"])
 def test_bits_are_those_of_packed_windows(case: tuple[Any, ...], dtype: str) -> None:

@@ -71,6 +71,7 @@ def test_without_a_batch() -> None:
     np.testing.assert_array_equal(it.conv2d(it.asarray(x), w).numpy(), whole.numpy()[0])
 
 
+@pytest.mark.sampled(4, slow=1)
 @pytest.mark.parametrize("rank", [1, 2, 3])
 @pytest.mark.parametrize("stride", [1, 2])
 @pytest.mark.parametrize("innermost", [False, True])
