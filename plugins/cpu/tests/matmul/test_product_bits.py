@@ -113,3 +113,18 @@ def test_alone_in_a_plan_and_compiled(seed: int) -> None:
         for way, result in found.items():
             text = f"{name} of {first!r} and {second!r} {(*lead, m, n, k)} {dtype}: {way}"
             np.testing.assert_array_equal(result.numpy(), expected, text)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("columns", [1, 4, 5, 7, 9])
+def test_a_column_beside_others_is_the_one_that_stands_alone(columns: int, dtype: str) -> None:
+    rng = np.random.default_rng(columns)
+    a, b = (rng.standard_normal((n, 37)).astype(dtype) for n in (6, columns))
+    b[-1, 3] = np.nan  # in one column alone
+    rows, others = it.asarray(a, device="cpu"), it.asarray(b, device="cpu")
+    together = np.asarray(rows @ others.mT)
+    expected = a.astype(np.float64) @ b.T.astype(np.float64)
+    np.testing.assert_allclose(together, expected, rtol=1e-4, atol=1e-5)
+    for column in range(columns):
+        alone = np.asarray(rows @ others[column])
+        assert alone.tobytes() == np.ascontiguousarray(together[:, column]).tobytes()

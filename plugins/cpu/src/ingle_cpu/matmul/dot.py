@@ -33,14 +33,19 @@ class _Dot:
         w = self.writer
         a = [self._start("%a", "%a_row", str(i), "%last") for i in range(self.rows)]
         last = w.let("last", "sub i64 %columns, 1")
+        # One column beside all others, as of a vector, is not computed as often as there are some.
+        alone = w.let("alone", f"urem i64 %columns, {COLUMNS}")
+        alone = w.let("alone", f"icmp eq i64 {alone}, 1")
+        stop = w.let("stop", f"select i1 {alone}, i64 {last}, i64 %columns")
 
-        def columns(j: str, _: Values) -> Values:
-            number = [w.let("j", f"add i64 {j}, {n}") for n in range(COLUMNS)]
+        def columns(j: str, count: int) -> Values:
+            number = [w.let("j", f"add i64 {j}, {n}") for n in range(count)]
             b = [self._start("%b", "%b_step", n, last) for n in number]
-            self._store(j, self._sums(a, b))
+            self._store(j, self._sums(a, b), count)
             return []
 
-        w.loop("columns", "0", "%columns", str(COLUMNS), [], columns)
+        w.loop("columns", "0", stop, str(COLUMNS), [], lambda j, _: columns(j, COLUMNS))
+        w.when(alone, [], lambda: columns(last, 1))
         w.do("ret void")
         head = f"define void @{self.name}({parameters()}) nounwind {{\nentry:\n"
         return head + "\n".join([*w.lines, "}", *w.declared.values()]) + "\n"
@@ -115,12 +120,12 @@ class _Dot:
             value = w.let("sum", f"fadd {half} {parts[0]}, {parts[1]}")
         return value
 
-    def _store(self, j: str, sums: Values) -> None:
+    def _store(self, j: str, sums: Values, columns: int) -> None:
         """Stores a value for each pair, or adds it to what the tile holds."""
         w = self.writer
         anew = w.let("anew", "icmp eq i64 %add, 0")
         for n, value in enumerate(sums):
-            row, column = divmod(n, COLUMNS)
+            row, column = divmod(n, columns)
             offset = w.let("offset", f"mul i64 %tile_row, {row}")
             start = w.let("row", f"getelementptr i8, ptr %tile, i64 {offset}")
             at = w.let("at", f"add i64 {j}, {column}")
