@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
-from ...kernel.code import SIZES
-from ...kernel.nest import BLOCK, COLUMNS, NARROW, WIDE, Row
+from ...kernel.code import SIZES, Code
+from ...kernel.nest import BLOCK, COLUMNS, NARROW, WIDE, Nest, Row
+from .alike_columns import AlikePlace, column_levels, shared_of
+from .contiguous_gather import CONTIGUOUS_GATHER
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Combiner, total_of, two_sum
 from .rows import NestRenderer
+from .targets import Target
 from .text import Values, memory_type, scalar_type, value_type
 
 Operands = list[str | None]
@@ -59,6 +62,14 @@ class OuterPlace:
         r = self.owner
         return r.gather_lanes(operand, r.base_pointers[operand], offset, r.vector, r.mask)
 
+    def contiguous_gather(self, operand: int, dtype: str, offset: str) -> str:
+        r, w = self.owner, self.owner.writer
+        kind = memory_type(r.nest.operands[operand].dtype)
+        one = w.let("offset", f"extractelement <{r.lanes} x i64> {offset}, i64 0")
+        place = w.let("place", f"getelementptr {kind}, ptr {r.base_pointers[operand]}, i64 {one}")
+        place = w.let("place", f"getelementptr {kind}, ptr {place}, i64 {r.column}")
+        return r.load_run(operand, place, r.mask, self.vector)
+
     def scalar(self, number: int, dtype: str) -> str:
         r = self.owner
         return r.writer.splat("scalar", scalar_type(dtype), r.scalars[number], r.lanes)
@@ -81,10 +92,17 @@ class OuterNest(NestRenderer):
     """Writes a kernel with lanes along the last outer axis."""
 
     scalar_rows = False
-    gathers_contiguously = False
+
+    def __init__(self, nest: Nest, name: str, target: Target) -> None:
+        self.lane_axis = nest.outer - 1
+        super().__init__(nest, name, target)
+        self._shared = [shared_of(stage) for stage in self.stages]
+
+    def lane_levels(self, code: Code, levels: Sequence[int]) -> Sequence[int]:
+        return column_levels(code, self.nest)
 
     def level(self, name: str, value: object) -> int:
-        return VARYING if name in ("load", "gather") or (name, value) == ("index", -1) else FIXED
+        return VARYING if name in _READ or (name, value) == ("index", -1) else FIXED
 
     def lane_stride(self, k: int) -> str:
         return self.strides[k][-1]
@@ -261,7 +279,7 @@ class OuterNest(NestRenderer):
 
         The body takes a number of vectors, the block's first row and the one after its last.
         """
-        w, vectors = self.writer, 4 if self.stages[number].cost <= LIGHT else 1
+        w, vectors = self.writer, 4 if self._shared[number].cost <= LIGHT else 1
 
         def block(start: str, _: Values) -> Values:
             stop = self.smaller(w.let("stop", f"add i64 {start}, {BLOCK}"), self.length)
@@ -275,8 +293,14 @@ class OuterNest(NestRenderer):
         stage = self.stages[number]
         copies = [list(values) for values in fixed]
         places = [OuterPlace(self, walk, n) for n in range(len(fixed))]
-        loads = [p for p in stage.places[VARYING] if stage.code[p].name == "load"]
-        for chosen in (loads, stage.places[VARYING]):
+        shared = self._shared[number]
+        ones = self.single.render(stage.code, AlikePlace(self, walk), None, shared.positions)
+        for at in shared.offsets:
+            offset = self.writer.splat("offset", "i64", ones[at] or "", self.lanes)
+            for values in copies:
+                values[at] = offset
+        loads = [p for p in shared.own if stage.code[p].name == "load"]
+        for chosen in (loads, shared.own):
             for place, values in zip(places, copies, strict=True):
                 self.vector.render(stage.code, place, values, chosen)
         done = [[v or "" for v in values] for values in copies]
@@ -363,5 +387,6 @@ class OuterNest(NestRenderer):
                 self.keep(self.results[number, j], n, result)
 
 
+_READ = frozenset({"load", "gather", CONTIGUOUS_GATHER})
 LIGHT = 8
 """Instructions an element up to which several vectors of columns are taken together."""

@@ -76,7 +76,8 @@ class NestRenderer:
         code, places = renderer.expand(stage.code, roots)
         levels = self._levels(code)
         if self.gathers_contiguously and not isinstance(stage, Row):
-            code, places = with_contiguous_gathers(code, places, levels, VARYING)
+            along, axis = self.lane_levels(code, levels), self.lane_axis
+            code, places = with_contiguous_gathers(code, places, along, VARYING, axis)
             levels = self._levels(code)
         if self.target.estimates and self.divides_by_invariants and not isinstance(stage, Row):
             code, places = with_invariant_divisions(code, places, levels, VARYING)
@@ -102,7 +103,12 @@ class NestRenderer:
     scalar_rows = True
     """Whether Row stages are computed with one lane."""
     gathers_contiguously = True
-    """Whether lanes run along the inner axis, so that gathers may be contiguous."""
+    """Whether lanes run along `lane_axis`, so that gathers may be contiguous."""
+    lane_axis = -1
+
+    def lane_levels(self, code: Code, levels: Sequence[int]) -> Sequence[int]:
+        """By position, how much a value varies along the lanes: as along the inner axis."""
+        return levels
 
     @property
     def divides_by_invariants(self) -> bool:

@@ -188,6 +188,8 @@ class _Column(OuterPlace):
 class ColumnScan(OuterNest):
     """Writes running results down columns."""
 
+    gathers_contiguously = False
+
     def _reserve(self) -> None:
         """Nothing waits."""
 
