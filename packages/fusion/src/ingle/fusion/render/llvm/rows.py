@@ -21,6 +21,7 @@ from .code import CodeRenderer
 from .contiguous_gather import CONTIGUOUS_GATHER, with_contiguous_gathers
 from .invariant_division import with_invariant_divisions
 from .prepared import FIXED, UNIFORM, VARYING, Prepared
+from .some_lanes import SomeLanes
 from .targets import Target
 from .text import Values, Writer, memory_type, scalar_type, suffix, vector_type
 
@@ -54,6 +55,7 @@ class NestRenderer:
         self.lanes = lanes_of(nest, target)
         self.vector = CodeRenderer(self.writer, target, self.lanes)
         self.single = CodeRenderer(self.writer, target, 1)
+        self.some = SomeLanes(self.writer, target, self.lanes)
         self.layout = layout(nest)
         self.stages = [self.prepare(stage) for stage in nest.stages]
         self.values: list[list[str | None]] = [[None] * len(s.code) for s in self.stages]
@@ -273,7 +275,7 @@ class NestRenderer:
             return [w.let("mask", f"icmp sgt i64 {left}, {n}") for n in range(count)]
         # Numbers that fill a register: of smaller vectors LLVM's masks have stray bits above.
         kind = f"i{max(128 // lanes, 8 if lanes * count < 256 else 16)}"
-        few = self.smaller(left, str(lanes * count))
+        few = whole = self.smaller(left, str(lanes * count))
         if kind != "i64":
             few = w.let("few", f"trunc i64 {few} to {kind}")
         every = w.splat("few", kind, few, lanes)
@@ -282,6 +284,7 @@ class NestRenderer:
             numbers = ", ".join(f"{kind} {n}" for n in range(start, start + lanes))
             compared = f"icmp ult <{lanes} x {kind}> <{numbers}>, {every}"
             masks.append(w.let("mask", compared))
+        self.some.note(masks, whole)
         return masks
 
     def mask_below(self, left: str) -> str:
@@ -321,14 +324,12 @@ class NestRenderer:
         kind, place = memory_type(operand.dtype), pointer
         if ahead:
             place = w.let("place", f"getelementptr {kind}, ptr {place}, i64 {ahead * lanes}")
-        vector, align = vector_type(kind, lanes), SIZES[operand.dtype]
+        size = SIZES[operand.dtype]
         if mask is None:
-            loaded = w.let("x", f"load {vector}, ptr {place}, align {align}")
+            vector = vector_type(kind, lanes)
+            loaded = w.let("x", f"load {vector}, ptr {place}, align {size}")
         else:
-            loaded = w.call(
-                "x", vector, f"llvm.masked.load.{suffix(kind, lanes)}.p0", f"ptr {place}",
-                f"i32 {align}", f"<{lanes} x i1> {mask}", f"{vector} zeroinitializer",
-            )  # fmt: skip
+            loaded = self.some.load(kind, size, place, mask)
         return self.vector.as_value(operand.dtype, loaded)
 
     def store_lanes(self, k: int, pointer: str, value: str, mask: str | None, ahead: int) -> None:
@@ -351,10 +352,7 @@ class NestRenderer:
         elif mask is None or lanes == 1:
             w.do(f"store {vector} {value}, ptr {place}, align {align}")
         else:
-            w.call_nothing(
-                f"llvm.masked.store.{suffix(kind, lanes)}.p0", f"{vector} {value}", f"ptr {place}",
-                f"i32 {align}", f"<{lanes} x i1> {mask}",
-            )  # fmt: skip
+            self.some.store(kind, align, place, value, mask)
 
     def store_turns(
         self, ks: tuple[int, int], pointer: str, values: tuple[str, str], mask: str | None,
