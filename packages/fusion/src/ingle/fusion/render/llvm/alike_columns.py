@@ -33,7 +33,7 @@ def column_levels(code: Code, nest: Nest) -> list[int]:
     return levels
 
 
-class Shared(NamedTuple):
+class SharedCode(NamedTuple):
     """What all vectors of columns share at an inner index.
 
     Attributes:
@@ -49,7 +49,7 @@ class Shared(NamedTuple):
     cost: int
 
 
-def shared_of(stage: Prepared) -> Shared:
+def shared_of(stage: Prepared) -> SharedCode:
     """What the contiguous gathers of a stage ask for, and what is left."""
     code, kept, wanted = stage.code, set(stage.roots), set[int]()
     for p in reversed(range(len(code))):
@@ -60,7 +60,7 @@ def shared_of(stage: Prepared) -> Shared:
     offsets = {code[p].args[0] for p in kept if code[p].name == CONTIGUOUS_GATHER}
     own = tuple([p for p in stage.places[VARYING] if p in kept])
     cost = sum(1 for p in own if code[p].name != "load")
-    return Shared(tuple(sorted(wanted)), tuple(sorted(offsets)), own, cost)
+    return SharedCode(tuple(sorted(wanted)), tuple(sorted(offsets)), own, cost)
 
 
 @dataclass
