@@ -93,8 +93,35 @@ def test_rows_of_an_embedding_are_checked_once_for_it_and_its_gradient(checks: l
     np.testing.assert_array_equal(got, want)
     assert checks[-1] == 1
     for outside in (6, -1):
-        with pytest.raises(OutOfRangeError, match="axis 0 has size 6"):
+        with pytest.raises(OutOfRangeError, match=r"embedding: the indices .* outside of 0 to 5"):
             run(table, it.asarray([5, outside, 5], device="cpu")).numpy()
+
+
+NAMED: dict[str, tuple[str, Callable[[it.Tensor], it.Tensor]]] = {
+    "embedding": ("0 to 2", lambda places: it.embedding(places, it.ones((3, 2)))),
+    "one_hot": ("0 to 2", lambda places: it.one_hot(places, 3)),
+    "cross_entropy": ("0 to 2", lambda places: it.cross_entropy(it.ones((2, 3)), places)),
+    "nll_loss": ("0 to 2", lambda places: it.nll_loss(it.ones((2, 3)), places)),
+    "take": ("-3 to 2", lambda places: it.take(it.ones(3), places)),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_the_call_that_refuses_an_index_is_named_and_what_it_takes(name: str) -> None:
+    valid, call = NAMED[name]
+    with it.device("cpu"):
+        run = compile(call)
+        run(it.asarray([0, 2])).numpy()
+        with pytest.raises(OutOfRangeError, match=f"^{name}: the indices .* outside of {valid}, "):
+            run(it.asarray([0, 3])).numpy()
+
+
+@pytest.mark.parametrize("outside", [6, -1])
+def test_a_gradient_alone_names_the_embedding(outside: int) -> None:
+    table = it.zeros((6, 2), device="cpu")
+    run = compile(grad(lambda t, places: it.sum(it.embedding(places, t))))
+    with pytest.raises(OutOfRangeError, match=r"^embedding: the indices .* outside of 0 to 5"):
+        run(table, it.asarray([5, outside, 5], device="cpu")).numpy()
 
 
 def test_an_embedding_tells_nothing_of_a_smaller_table(checks: list[int]) -> None:

@@ -142,6 +142,8 @@ def is_composite(subject: Subject) -> bool:
 
 
 def names_of(subject: Subject) -> set[str]:
-    """By which of its names an error may call it: a training form speaks in that of its form."""
+    """By which of its names an error may call it: what runs for another one speaks in its name."""
     assert subject.public is not None
-    return {subject.name, subject.name.removesuffix("_training"), subject.public.__name__}
+    names = {subject.name, subject.name.removesuffix("_training"), subject.public.__name__}
+    for_another = subject.traits.indices_from_0 if isinstance(subject, Operation) else None
+    return names if for_another is None else names | {for_another}

@@ -13,6 +13,7 @@ from ingle.tensor.operation import Op
 from ingle.tensor.ops.indexing.linear_index import NAME
 
 from .blocks import row_blocks
+from .classes import checked
 from .elementwise import is_half
 from .movement import slices
 
@@ -68,7 +69,17 @@ def _scatter_set(op: Op, x: Array, indices: Array, updates: Array) -> Array:
 
 
 def _scatter_add(op: Op, x: Array, indices: Array, updates: Array) -> Array:
-    out, rows, moved = _prepared(op, x, indices, _wide(updates))
+    return _added(x, *_prepared(op, x, indices, _wide(updates)))
+
+
+def _embedding_gradient(op: Op, table: Array, indices: Array, rows: Array) -> Array:
+    places = checked("embedding", "indices", indices, table.shape[0], "rows").reshape(-1)
+    moved = _wide(rows).reshape(len(places), table.shape[1])
+    return _added(table, np.array(table, order="C"), places, moved)
+
+
+def _added(x: Array, out: Array, rows: Array, moved: Array) -> Array:
+    """Rows added to those of a copy of `x`, in its shape."""
     wide = _wide(out)
     _combine(np.add, wide, rows, moved)
     return wide.astype(x.dtype, copy=False).reshape(x.shape)
@@ -159,6 +170,7 @@ def _nonzero(op: Op, x: Array) -> Array:
 
 
 KERNELS: dict[str, Callable[..., Any]] = {
+    "embedding_gradient": _embedding_gradient,
     "nonzero": _nonzero,
     "products_beside": _products_beside,
     "take": _take,

@@ -189,12 +189,23 @@ class _Unfolding(Tracer):
         self._anew = True
         outside = it.logical_or(place >= size, place < -size)
         self._anew = False
+        name, low = self._called(op)
         form = (
-            op.operation.name + ": the indices hold a value outside of -{0} to {1}, but axis {2} "
+            f"{name}: the indices hold a value outside of {low} to {{1}}, but axis {{2}} "
             "has size {0} (shapes {3}, {4})"
         )
         parts = (size, size - 1, axis, inputs[0].shape, indices.shape)
         self.checks.append((it.any(outside), FlagText(form, parts, self.position)))
+
+    def _called(self, op: Op) -> tuple[str, str]:
+        """What was called that indexes so, and the form of the first index that it takes."""
+        name = op.operation.name
+        for body in self._bodies:
+            called = body.operation.traits.indices_from_0
+            if called is not None:
+                return called, "0"
+            name = f"{body.operation.name}: {name}"
+        return name, "-{0}"
 
     def _check_piece(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Adds the same flag for a piece whose place is computed."""

@@ -236,8 +236,8 @@ from .movement.triangular import tril as tril
 from .movement.triangular import triu as triu
 from .neural.attention import scaled_dot_product_attention as scaled_dot_product_attention
 from .neural.dropout import dropout as dropout
+from .neural.embedding import embedding as embedding
 from .neural.embedding_bags import embedding_bag as embedding_bag
-from .neural.linear import embedding as embedding
 from .neural.linear import linear as linear
 from .neural.softmax import log_softmax as log_softmax
 from .neural.softmax import softmax as softmax

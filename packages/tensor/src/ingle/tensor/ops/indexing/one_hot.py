@@ -89,7 +89,7 @@ _ONE_HOT = Operation(
     tensors=("indices",),
     statics=("num_classes", "dtype"),
     rule=_rule,
-    traits=Traits("opaque"),
+    traits=Traits("opaque", indices_from_0="one_hot"),
     vjp={},
     body=_body,
     public=one_hot,

@@ -33,13 +33,14 @@ def check_updates(name: str, x: Aval, indices: Aval, updates: Aval, axis: int) -
         )
 
 
-def _rule(name: str, x: Aval, indices: Aval, updates: Aval, *, axis: int) -> Aval:
+def update_rule(name: str, x: Aval, indices: Aval, updates: Aval, *, axis: int) -> Aval:
+    """The result of setting updates, or of adding them, which booleans are not."""
     if updates.dtype is not x.dtype:
         raise DTypeError(
             f"{name}: updates must have the dtype {x.dtype} of x, got {updates.dtype}; "
             "cast them first with updates.astype(x.dtype)"
         )
-    if name == "scatter_add" and x.dtype.kind not in NUMERIC:
+    if name != "scatter_set" and x.dtype.kind not in NUMERIC:
         raise DTypeError(f"{name}: x must be numbers, got {x.dtype}; cast first with x.astype(...)")
     check_updates(name, x, indices, updates, axis)
     return x
@@ -71,7 +72,7 @@ def _operation(name: str, public: Callable[..., Any], updates: Updates, vjp: Any
         name,
         tensors=("x", "indices", "updates"),
         statics=("axis",),
-        rule=partial(_rule, name),
+        rule=partial(update_rule, name),
         traits=Traits("movement", family="scatter", access="scatter", updates=updates),
         vjp=vjp,
         batch=scatter_batch(public),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -71,6 +72,7 @@ def _index_samples(draw: Draw, smooth: bool) -> Iterator[Sample]:
 
 _INDEX_TENSORS = ("target", "weight", "ignore_index")
 _TRAITS = Traits("opaque", precision="high")
+_OF_INDICES = replace(_TRAITS, indices_from_0="cross_entropy")
 
 
 @guarded
@@ -253,7 +255,7 @@ CROSS_ENTROPY_TRAINING = Operation(
     statics=("reduction", "label_smoothing"),
     outputs=("out", "lse", "total"),
     rule=_training_rule,
-    traits=_TRAITS,
+    traits=_OF_INDICES,
     vjp={"logits": _training_vjp},
     body=_training,
     public=cross_entropy,
@@ -263,7 +265,7 @@ CROSS_ENTROPY = Operation(
     tensors=("logits", *_INDEX_TENSORS),
     statics=("reduction", "label_smoothing"),
     rule=partial(_index_rule, "cross_entropy"),
-    traits=_TRAITS,
+    traits=_OF_INDICES,
     body=_cross_entropy,
     training=CROSS_ENTROPY_TRAINING,
     public=cross_entropy,
@@ -345,7 +347,7 @@ NLL_LOSS = Operation(
     tensors=("x", *_INDEX_TENSORS),
     statics=("reduction",),
     rule=partial(_index_rule, "nll_loss"),
-    traits=_TRAITS,
+    traits=replace(_TRAITS, indices_from_0="nll_loss"),
     body=_nll,
     public=nll_loss,
     samples=partial(_index_samples, smooth=False),

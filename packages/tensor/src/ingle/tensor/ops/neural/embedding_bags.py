@@ -18,7 +18,7 @@ from ..movement.shapes import reshape
 from ..reductions.basic import sum
 from ..reductions.statistics import mean
 from ..sorting.searchsorted import searchsorted
-from .linear import embedding
+from .embedding import embedding
 
 if TYPE_CHECKING:
     from ...tensor import Tensor

@@ -1,4 +1,4 @@
-"""Affine maps of the last axis, and tables of rows."""
+"""Affine maps of the last axis."""
 
 from __future__ import annotations
 
@@ -8,19 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...contract import Aval, Handle, Scalar, Shape
-from ...dispatch import TensorLike, handle_of, promote, run, run2, wrap
-from ...dtypes import DType, int64
+from ...contract import Aval, Handle, Scalar
+from ...dispatch import TensorLike, handle_of, promote, run, wrap
+from ...dtypes import DType
 from ...errors import DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
-from .._guarding import guarded
-from .._rules import INEXACT, as_int, conj, normalize_axis
-from ..creation.filled import zeros
-from ..elementwise.cast import astype
-from ..elementwise.where import where
-from ..indexing.gathering import take
-from ..indexing.scattering import scatter_add
+from .._rules import INEXACT, conj
 from ..linear_algebra.products import matmul
 from ..movement.shapes import permute_dims, reshape
 from ..reductions.basic import sum
@@ -120,81 +114,6 @@ LINEAR = Operation(
     samples=_linear_samples,
     reference=_linear_reference,
 ).op()
-
-
-@guarded
-def embedding(indices: TensorLike, weight: TensorLike, *, padding_idx: int | None = None) -> Tensor:
-    """The rows of a table at some indices.
-
-    Args:
-        indices: integers of any shape, in [0, rows).
-        weight: (rows, features).
-        padding_idx: a row that gets no gradient; negative ones count from the end.
-
-    Returns:
-        (*indices.shape, features).
-
-    Raises:
-        OutOfRangeError: an index points outside of the table.
-
-    >>> import ingle.tensor as it
-    >>> it.embedding(it.asarray([1, 0]), it.asarray([[1.0, 2.0], [3.0, 4.0]])).tolist()
-    [[3.0, 4.0], [1.0, 2.0]]
-    """
-    places = handle_of(indices, "embedding", "indices")
-    table = handle_of(weight, "embedding", "weight")
-    if padding_idx is not None and table.shape:
-        number = as_int(padding_idx, "embedding", "padding_idx")
-        padding_idx = normalize_axis(number, table.shape[0], "embedding", "padding_idx")
-    return run2(EMBEDDING.op(padding_idx=padding_idx), places, table)
-
-
-def _embedding_rule(indices: Aval, weight: Aval, *, padding_idx: int | None) -> Aval:
-    if not indices.dtype.is_integer:
-        raise DTypeError(
-            f"embedding: indices must be integers, got {indices.dtype}; "
-            "cast with indices.astype('int64')"
-        )
-    if len(weight.shape) != 2:
-        raise ShapeError(f"embedding: weight must be (rows, features), got shape {weight.shape}")
-    return Aval((*indices.shape, weight.shape[1]), weight.dtype)
-
-
-def _embedding_body(indices: Tensor, weight: Tensor, *, padding_idx: int | None) -> Tensor:
-    # `take` would count a negative index from the end: a number beyond it is refused.
-    places = astype(indices, int64)
-    return take(weight, where(places < 0, weight.shape[0], places), axis=0)
-
-
-def _embedding_vjp(
-    g: Tensor, indices: Tensor, weight_aval: Aval, padding_idx: int | None
-) -> Tensor:
-    if padding_idx is not None:
-        keep = reshape(indices != padding_idx, (*indices.shape, 1))
-        g = where(keep, g, 0)
-    table = zeros(weight_aval.shape, dtype=g.dtype, device=g.device)
-    return scatter_add(table, indices, g)
-
-
-def _embedding_samples(draw: Draw) -> Iterator[Sample]:
-    shapes: tuple[Shape, ...] = ((), (3,), (2, 5), (0,))
-    for shape in shapes:
-        yield Sample((draw.integers(shape, 8), draw.array((8, 3))))
-    yield Sample((draw.integers((17,), 2, "int32"), draw.array((2, 5))))
-
-
-EMBEDDING = Operation(
-    "embedding",
-    tensors=("indices", "weight"),
-    statics=("padding_idx",),
-    rule=_embedding_rule,
-    traits=Traits("movement", row_indices=(0, 1)),
-    vjp={"weight": _embedding_vjp},
-    body=_embedding_body,
-    public=embedding,
-    samples=_embedding_samples,
-    reference=lambda indices, weight, **_: weight[indices],
-)
 
 
 def promote_present(
