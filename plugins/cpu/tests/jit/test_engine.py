@@ -73,7 +73,8 @@ print(found, ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(address)(2))
 
 
 def test_code_that_calls_kernels_takes_less_of_llvms_pains(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The loop over a plan's kernels and that over tiles: other modules are what computes."""
+    """The loop over a plan's kernels and that over tiles: other modules are what computes. LLVM is
+    told of the machine once for each."""
     asked: list[IRSource] = []
     addresses = engine_module.Engine.addresses
 
@@ -95,8 +96,9 @@ def test_code_that_calls_kernels_takes_less_of_llvms_pains(monkeypatch: pytest.M
         return target_machine(machine, polished)
 
     monkeypatch.setattr(engine_module, "_target_machine", machine_of)
-    for source in (driver, adder(5)):
-        assert engine_at(None).object_code(source)
+    engine = engine_at(None)
+    for source in (driver, adder(5), adder(6), driver):
+        assert engine.object_code(source)
     assert levels == [False, True]
 
 

@@ -109,6 +109,7 @@ class Engine:
         self._loaded: WeakValueDictionary[str, Code] = WeakValueDictionary()
         self._recent: OrderedDict[str, Code] = OrderedDict()
         self._lock = ReentrantLock()
+        self._generators: dict[bool, Any] = {}
         self._jit: Any = None
         self._links = 0
         self._compiled = self._from_disk = self._found = 0
@@ -197,12 +198,20 @@ class Engine:
         give_way()  # LLVM works without the interpreter
         try:
             module = llvm().parse_assembly(source.text)
-            machine = _target_machine(self.machine, source.polished)
-            return bytes(machine.emit_object(module))
+            return bytes(self._generator(source.polished).emit_object(module))
         except RuntimeError as error:
+            self._generators.clear()  # whatever state it left them in
             raise KernelCompileError(
                 f"LLVM does not accept the module of {', '.join(source.names)}: {error}"
             ) from error
+
+    def _generator(self, polished: bool) -> Any:
+        """LLVM's generator of code, kept: reading what the processor has takes it longer than most
+        of its passes over a small kernel."""
+        found = self._generators.get(polished)
+        if found is None:
+            found = self._generators[polished] = _target_machine(self.machine, polished)
+        return found
 
     def hold_over_forks(self) -> None:
         """Lets no fork happen while this engine compiles: the child would inherit LLVM's lock."""
