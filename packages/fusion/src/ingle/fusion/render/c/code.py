@@ -107,8 +107,11 @@ class CodeRenderer:
             case "argument":
                 return f"x{value}"
             case "cast":
-                if dtype in HALVES and origin == "float32" and code[places[0]].name in _ARITHMETIC:
+                if dtype in HALVES and origin == "float32" and _is_computed(code, places[0]):
                     return f"{helpers.narrow_computed(self.source, dtype)}({args[0]})"
+                widens = (dtype, origin) == ("float32", "float16")
+                if widens and _is_computed_with(code, code.index(at)):
+                    return f"{helpers.widen_to_compute(self.source)}({args[0]})"
                 return self.cast(dtype, origin, args[0])
             case "bitcast":
                 return self._bitcast(dtype, origin, args[0])
@@ -250,6 +253,25 @@ def hash_of(text: str) -> str:
     return f"{total:08x}"
 
 
+def _is_computed(code: Code, place: int) -> bool:
+    """Whether a NaN there may have bits that a machine chose."""
+    name, _, args, _ = code[place]
+    if name in _MOVES:
+        return any(_is_computed(code, at) for at in args[name == "select" :])
+    return name in _COMPUTED
+
+
+def _is_computed_with(code: Code, place: int) -> bool:
+    """Whether no bits of a NaN there leave the code as they are: something is computed with it."""
+    users = [at for at, user in enumerate(code) if place in user.args]
+    return bool(users) and all(
+        code[at].name not in ("cast", *_MOVES)
+        or _is_computed(code, at)
+        or (code[at].dtype not in HALVES and _is_computed_with(code, at))
+        for at in users
+    )
+
+
 class _Nothing:
     """An environment without leaves."""
 
@@ -269,7 +291,11 @@ _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": 
 _FUNCTIONS = {
     "fma": helpers.fma, "residue": helpers.residue, "scale_near": helpers.scale_near
 }  # fmt: skip
-_ARITHMETIC = frozenset({"add", "sub", "mul", "div", "fma", "sqrt"})
+_COMPUTED = COMPOSITE.keys() | {
+    "add", "sub", "mul", "div", "fma", "sqrt", "min", "max", "bitcast",
+}  # fmt: skip
 """Of floats: what makes NaN of the machine's bits."""
+_MOVES = frozenset({"select", "neg", "abs"})
+"""What leaves the bits of a NaN, all but the sign."""
 _LIBRARY = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
             "abs": "fabs"}  # fmt: skip

@@ -50,7 +50,7 @@ from .held_lengths import (
     column_bytes,
 )
 from .inner import InnerNest, RowPlace, each
-from .kept_values import is_written_again, values_kept
+from .kept_values import earlier_values, is_written_again, most_at_once, values_kept
 from .pairs import WORDS, PairNest
 from .prepared import FIXED, UNIFORM, VARYING
 from .reductions import Partial
@@ -119,7 +119,7 @@ class HeldNest(PairNest):
         registers, inputs = self._registers(), self.registers_of(self._inputs_held())
         self._takes_next = in_blocks(nest) and registers + inputs <= _MOST_WITH_NEXT
         self._suits = (
-            registers <= _MOST_REGISTERS
+            self._registers_at_once() <= _MOST_REGISTERS
             and sum(len(s.code) for s in self.stages) <= _LONGEST_CODE
             and (
                 self._sums_in_registers
@@ -135,6 +135,13 @@ class HeldNest(PairNest):
         sums = self.registers_of(self._sums_of) if self._sums_in_registers else 0
         kept = len({name for names in self._kept for name in names.values()})
         return self.registers_of(self._held) + sums + 2 * self._pairs * kept
+
+    def _registers_at_once(self) -> int:
+        """The same, but that what is kept takes the place of what no later stage reads."""
+        registers: dict[int | str, int] = {k: self.registers_of([k]) for k in self._held}
+        registers |= {n: 2 * self._pairs for names in self._kept for n in names.values()}
+        sums = self.registers_of(self._sums_of) if self._sums_in_registers else 0
+        return sums + most_at_once(self.stages, self._kept, self._inputs_held(), registers)
 
     # -- the kernel --------------------------------------------------------------------------
 
@@ -336,8 +343,9 @@ class HeldNest(PairNest):
             self.in_chunks(chunk, pairs, loads)
         element.add(f"const int64_t i = from + (p + q) * {SPAN} + n;", *self.guard())
         kept = self._kept[number]
-        own = {at for at, name in kept.items() if name == f"kept_{number}_{at}"}
-        earlier = {at: f"{name}[p + q][n]" for at, name in kept.items() if at not in own}
+        before = earlier_values(kept, number)
+        own = kept.keys() - before.keys()
+        earlier = {at: f"{name}[p + q][n]" for at, name in before.items()}
         known = {**self.known[number], **earlier}
         done = self.code.render(
             prepared.code, self.place_at("i"), element, known, prepared.places(VARYING)

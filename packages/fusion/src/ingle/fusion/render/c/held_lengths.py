@@ -109,8 +109,9 @@ def holding_for(nest: Nest, numbers: Sequence[int]) -> Holding:
     if rows_at_once(nest, length) > 1:
         if in_blocks(nest):
             return Holding(length, length, tuple(shared))
-        return Holding(next(n for n in CAPACITIES if length <= n), 0, tuple(shared), few)
-    full = in_blocks(nest) and length == SHARED
+        capacity = next(n for n in CAPACITIES if length <= n)
+        return Holding(capacity, length if length == capacity else 0, tuple(shared), few)
+    full = length == SHARED
     return Holding(WHOLE, SHARED if full else 0, tuple(shared), few)
 
 

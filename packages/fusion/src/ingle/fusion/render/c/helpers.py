@@ -161,6 +161,13 @@ def narrow_computed(source: Source, dtype: str) -> str:
     return source.need(name, _function("uint16_t", name, "float x", body))
 
 
+def widen_to_compute(source: Source) -> str:
+    """`widen` of a float16 for arithmetic, which gives a NaN the bits of the machine."""
+    kept, name = widen(source, "float16"), "computable_float32_of_float16"
+    body = [*_by_machine("WIDENED", "float16"), f"return {kept}(x);"]
+    return source.need(name, _function("float", name, "uint16_t x", body))
+
+
 def _by_machine(what: str, dtype: str, where: str = "") -> list[str]:
     """The conversion as one instruction, where the language names it; it changes NaN's bits."""
     name, condition = f"INGLE_{what}_{dtype.upper()}", f"if ({where}) " if where else ""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ...kernel.code import COMPOSITE, Code
 from ...kernel.nest import Row
@@ -33,6 +33,52 @@ def values_kept(stages: Sequence[Prepared]) -> list[dict[int, str]]:
                 name = f"kept_{number}_{at}"
                 for n, place in [(number, at), *later]:
                     found[n][place] = name
+    return found
+
+
+def earlier_values(kept: Mapping[int, str], number: int) -> dict[int, str]:
+    """Of the values that a stage keeps or finds, those that an earlier one has computed."""
+    return {at: name for at, name in kept.items() if name != f"kept_{number}_{at}"}
+
+
+def most_at_once(
+    stages: Sequence[Prepared],
+    kept: Sequence[Mapping[int, str]],
+    inputs: Iterable[int],
+    registers: Mapping[int | str, int],
+) -> int:
+    """The registers that a thread has between two stages, at most.
+
+    Args:
+        kept: what `values_kept` says of the stages.
+        inputs: operands that are loaded before the first stage.
+        registers: of operands that are held, and of values that are kept, by name.
+    """
+    first: dict[int | str, int] = dict.fromkeys(inputs, -1)
+    last = dict(first)
+    for number, (stage, names) in enumerate(zip(stages, kept, strict=True)):
+        loads = _loads(stage, earlier_values(names, number))
+        at_hand: list[int | str] = [*loads, *[k for k, _ in stage.stores], *names.values()]
+        for held in at_hand:
+            first.setdefault(held, number)
+            last[held] = number
+    return max(
+        sum(n for held, n in registers.items() if first[held] < number <= last[held])
+        for number in range(len(stages))
+    )
+
+
+def _loads(stage: Prepared, known: Iterable[int]) -> set[int]:
+    """The operands that a stage loads for what leaves it, where some of its values are known."""
+    waiting, seen, found = list(stage.roots), set(known), set[int]()
+    while waiting:
+        at = waiting.pop()
+        if at not in seen:
+            seen.add(at)
+            instruction = stage.code[at]
+            if instruction.name == "load" and isinstance(instruction.value, int):
+                found.add(instruction.value)
+            waiting += instruction.args
     return found
 
 
