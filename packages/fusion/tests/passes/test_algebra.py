@@ -106,3 +106,11 @@ def test_equal_quotients_are_one_and_dead_ends_go():
 def test_what_is_repeated_along_an_axis_stays():
     row = it.ones((1, 4), device="cpu")
     assert names(lambda x: it.where(it.ones((3, 4), device="cpu") > 0, x, x), row)[-1] == "where"
+
+
+def test_a_reshape_of_a_reshape_is_one_where_it_was_computed():
+    """Else the first may be a copy that both have."""
+    x = it.ones((4, 6), device="cpu")
+    twice = lambda x: it.reshape(it.reshape(x, (2, 12)), (3, 8))  # noqa: E731
+    assert names(lambda x: twice(it.exp(x)), x) == ["exp", "reshape"]
+    assert names(lambda x: twice(x.mT), x)[-2:] == ["reshape", "reshape"]

@@ -70,3 +70,26 @@ def test_operands_of_other_shapes(splitting: None) -> None:
     wanted = [x64 * 2 * column64, x64 * some64, (x64 * one64)[0], np.maximum(x64, column64)]
     for found, expected in zip(compile(sums)(x, some, column, one), wanted, strict=True):
         np.testing.assert_allclose(found.numpy(), expected.sum((0, 1)), rtol=1e-4, atol=1e-4)
+
+
+REDUCTIONS = {
+    "sum of squares": lambda x, y: it.sum((x - y) ** 2),
+    "largest size": lambda x, y: it.max(it.abs(x * y)),
+    "any": lambda x, y: it.any(x > y + 9.0),
+    "along rows": lambda x, y: it.max(it.exp(x - it.mean(y, axis=1, keepdims=True)), axis=1),
+    "place": lambda x, y: it.argmax(x - y),
+}
+
+
+@pytest.mark.parametrize("name", REDUCTIONS)
+def test_of_a_matrix_in_pieces_operands_alone_are_read(splitting: None, name: str) -> None:
+    """Whatever the axes of the matrix, nothing of its size is stored."""
+    x, y = drawn(3, 1 << 14), drawn(3, 1 << 14)
+    function = REDUCTIONS[name]
+    found, expected = compile(function)(x, y).numpy(), function(x, y).numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    steps = explain(function, x, y, runs=0).steps
+    first = [s for s in steps if {"subtract", "multiply", "greater"} & set(s.operations)]
+    assert first
+    for step in first:
+        assert {"sum", "max", "any", "argmax"} & set(step.operations)

@@ -62,8 +62,18 @@ class Algebra:
                 if _holds_all(self._dtype(args[0]), before):
                     return op, inner.args
         elif op.operation.name == "reshape" or traits.family == "gather":
+            args = self._before_reshape(op, args)
             return self._moved_narrow(op, args) or (op, args)
         return op, args
+
+    def _before_reshape(self, op: Op, args: tuple[int, ...]) -> tuple[int, ...]:
+        """What a reshape of a reshape takes that was just computed, and so lies in order."""
+        inner = self._maker(args[0])
+        if inner is None or not inner.op.operation.name == op.operation.name == "reshape":
+            return args
+        source = self._maker(inner.args[0])
+        computed = source is not None and source.op.operation.traits.kind != "movement"
+        return inner.args if computed else args
 
     def _moved_narrow(self, op: Op, args: tuple[int, ...]) -> Work | None:
         """Elements of a half type that are moved before they are widened: readers widen them, and
