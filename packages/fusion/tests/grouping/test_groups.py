@@ -65,3 +65,20 @@ def test_loops_that_read_elsewhere_are_not_one(name: str, dtype: str) -> None:
     want = function(*[it.asarray(x, device="numpy") for x in (a, b)]).numpy()
     got = compile(function)(*[it.asarray(x, device="cpu") for x in (a, b)]).numpy()
     np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_reductions_of_the_same_memory_read_it_once() -> None:
+    """Whichever comes first, down columns and along rows, if one does not wait for the other."""
+    x = it.ones((64, 48), device="cpu")
+    both = kernels(lambda x: (it.max(x, axis=1), it.sum(x, axis=1), it.argmin(x, axis=1)), x)
+    assert both == [("max", "sum", "argmin")]
+    assert kernels(lambda x: (it.min(x, axis=0), it.sum(x, axis=0)), x) == [("min", "sum")]
+    assert len(kernels(lambda x: (it.min(x, axis=0), it.sum(x, axis=1)), x)) == 2
+    alike = kernels(lambda x: (it.softmax(x, axis=1), it.any(x > 1.0, axis=1)), x)
+    assert len(alike) == 2 or "any" in alike[0]
+
+    def waits(x: it.Tensor) -> it.Tensor:
+        largest = it.max(it.reshape(it.max(x, axis=1), (8, 8)), axis=1)
+        return it.sum(it.depend(x, largest), axis=1)
+
+    assert len(kernels(waits, x)) > 1

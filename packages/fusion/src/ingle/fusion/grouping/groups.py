@@ -113,6 +113,8 @@ class Grouping:
             return
         if not alone and role == "reduce" and self._join_reduction(position):
             return
+        if not alone and role == "reduce" and self._join_reader(position):
+            return
         if not alone and role == "columns" and self._join_columns(position):
             return
         group = self._new(position, role)
@@ -272,6 +274,28 @@ class Grouping:
         self._note_reduction(group, position, source)
         self._group_of[node.results[0]] = group
         return True
+
+    def _join_reader(self, position: int) -> bool:
+        """A reduction of what lies in memory goes where another one reads it in the same loops."""
+        node = self._graph.nodes[position]
+        view = self._views.of(node.args[0])
+        before = self._before(position, self._sources(position))
+        folded = folded_axes(node.op, len(view.shape))
+        inner = frozenset(a for a in folded if view.shape[a] != 1)
+        for group in self._readers_at(view.root, view):
+            full = len(group.nodes) >= MOST_NODES or group.reads >= MOST_READS
+            if full or not self._alone.isdisjoint(group.nodes):
+                continue
+            if group.inner != inner or group.lanes != lanes_of(view.shape, folded):
+                continue
+            if not self._order.reachable(group, before):
+                continue
+            group.nodes.append(position)
+            self._note_reduction(group, position, long_axes(view.shape))
+            self._group_of[node.results[0]] = group
+            self._order.depend(group, before)
+            return True
+        return False
 
     def _join_columns(self, position: int) -> bool:
         """Sums over rows go where rows are folded, if that computes what is summed."""
