@@ -9,6 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile, explain
+from ingle.fusion.grouping import split_reductions, split_sums
 
 pytest.importorskip("ingle_cpu")
 
@@ -114,4 +115,58 @@ def test_what_jumps_is_of_half_types_as_they_are_in_memory(splitting: list[Any],
 
     found = compile(made)(it.asarray(x, device="cpu"), it.asarray(y, device="cpu"))
     assert int(found) == 0
+    assert any(splitting)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize("shape", [(1 << 15,), (33_003,), (3, 1 << 14), (2, 2, 16_500)])
+def test_sums_of_the_longest_rows_are_those_of_their_pieces(
+    splitting: list[Any], monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...], dtype: str
+) -> None:
+    monkeypatch.setattr(split_sums, "LONGEST_ROW", 1 << 14)
+    axis = tuple(range(1, len(shape))) or None
+    x = it.asarray(np.random.default_rng(0).standard_normal(shape), device="cpu").astype(dtype)
+    found = compile(lambda x: it.sum(x, axis=axis, keepdims=True))(x)
+    wide = x.astype("float64").numpy()
+    expected = wide.sum(axis=axis, keepdims=True)
+    assert any(splitting)
+    assert (found.shape, found.dtype.name) == (expected.shape, dtype)
+    # Halves are rounded once, in the end.
+    rounding = {"float32": 1e-7, "float64": 1e-15, "bfloat16": 2.0**-8}[dtype]
+    error = np.abs(found.astype("float64").numpy() - expected)
+    assert (error <= rounding * np.abs(expected) + 3e-7 * np.sqrt(wide.size)).all()
+
+
+def test_sums_of_the_longest_rows_keep_signs_and_what_is_no_number(
+    splitting: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(split_sums, "LONGEST_ROW", 1 << 14)
+    x = np.full((3, 16_391), -0.0, np.float32)
+    x[1, -1], x[2, 5000] = np.nan, -np.inf
+    found = compile(lambda x: it.sum(x, axis=1))(it.asarray(x, device="cpu")).numpy()
+    np.testing.assert_array_equal(found, np.float32([-0.0, np.nan, -np.inf]))
+    assert np.signbit(found[0])
+    assert any(splitting)
+
+
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+@pytest.mark.parametrize("length", [1 << 15, 33_003])
+def test_places_of_many_pieces_are_reduced_by_and_by(
+    splitting: list[Any], monkeypatch: pytest.MonkeyPatch, name: str, length: int
+) -> None:
+    monkeypatch.setattr(split_reductions, "MANY_PLACES", 3)
+    monkeypatch.setattr(split_reductions, "PLACES", 2)
+    function = compile(lambda x: getattr(it, name)(x, axis=1))
+    x = np.random.default_rng(0).integers(-9, 9, (3, length)).astype(np.float32)
+    x[1, [length // 2, length - 1]] = np.nan
+    found = function(it.asarray(x, device="cpu")).numpy()
+    np.testing.assert_array_equal(found, getattr(np, name)(x, axis=1))
+    assert any(splitting)
+
+
+def test_extremes_and_their_places_are_found_in_one_pass(splitting: list[Any]) -> None:
+    x = it.zeros(1 << 15, device="cpu")
+    first, *rest = explain(compile(it.argmax), x, runs=0).steps
+    assert {"max", "argmax"} <= set(first.operations)
+    assert all(0 not in step.reads for step in rest)
     assert any(splitting)

@@ -3,7 +3,8 @@
 Maxima, minima, sums of integers and what is true of any or all elements do not depend on the order
 in which elements are taken, up to the sign of zero: a first kernel reduces each piece, and a second
 one what these give. So it is with products, whose last bits depend on it, and with the place of an
-extreme: that of the first piece that has it. Sums of floats have an order, see `split_sums`.
+extreme: that of the first piece that has it. Sums of floats have an order, see `split_sums`, but
+for those of the longest rows.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from ingle.tensor.operation import Op, infer
 
 from ..kernel.code import FLOATS
 from ..kernel.lowering import reduction_of
-from .split_sums import are_few, folded_matrix, whole_blocks, wide
+from .split_sums import are_few, are_longest, folded_matrix, whole_blocks, wide
 
 PIECE = 1 << 11
 """Elements of a row's piece, at most."""
 PIECE_ROWS = 1 << 6
 """Rows of a piece that is reduced down its columns, at most."""
+MANY_PLACES, PLACES = 1 << 9, 1 << 7
+"""Places of pieces' extremes, of more than which so many at most are reduced to one."""
 MANY_ROWS, FEW_COLUMNS = 1 << 8, 1 << 14
 """Reductions down columns of at least so many rows, fewer of them than fill a device."""
 _PLACES = {"argmax": it.max, "argmin": it.min}
@@ -36,10 +39,12 @@ def split_reduction(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     """How a reduction is made of those of its pieces; None where it is to stay as it is."""
     name = reduction_of(op)
     known = name in _SINGLE or name in _PLACES
-    if name is None or not known or not x.shape or (name == "sum" and x.dtype.name in FLOATS):
+    if name is None or not known or not x.shape:
         return None
     sizes, axis = folded_matrix(op, x)
     rows, columns = sizes
+    if name == "sum" and x.dtype.name in FLOATS and not (axis == 1 and are_longest(*sizes)):
+        return None
     if axis == 1 and are_few(rows, columns, alone=name in _PLACES):
         return lambda x: _whole(op, name, x, sizes, 1, PIECE)
     if axis == 0 and 1 < columns < FEW_COLUMNS and rows >= MANY_ROWS:
@@ -51,8 +56,8 @@ def _whole(op: Op, name: str, x: Tensor, sizes: tuple[int, int], axis: int, most
     """The reduction of a matrix along an axis, by pieces of up to a size."""
     (result,) = infer(op, [Aval(x.shape, x.dtype)])
     size = _piece(sizes[axis], most)
-    # Half types are more exact in products; what jumps is theirs as they are in memory.
-    matrix = it.reshape(wide(x) if name == "prod" else x, sizes)
+    # Half types are added and multiplied in float32; what jumps is theirs as they are in memory.
+    matrix = it.reshape(wide(x) if name in ("sum", "prod") else x, sizes)
     made = _placed(name, matrix, axis, size) if name in _PLACES else _reduced(
         _SINGLE[name], matrix, axis, size
     )  # fmt: skip
@@ -83,10 +88,29 @@ def _placed(name: str, x: Tensor, axis: int, size: int) -> Tensor:
         values = it.concat([values, function(rest, axis=axis, keepdims=True)], axis=axis)
         last = place(rest, axis=axis, keepdims=True) + count * size
         places = it.concat([places, last], axis=axis)
+    end = x.shape[axis]
+    while values.shape[axis] > MANY_PLACES:
+        size = _piece(values.shape[axis], PLACES)
+        (values, last), (of_places, last_place) = (
+            _pieces(found, axis, size) for found in (values, places)
+        )
+        places = _first_place(function, values, of_places, axis + 1, end)
+        values = function(values, axis=axis + 1)
+        if last is not None and last_place is not None:
+            place = _first_place(function, last, last_place, axis, end)
+            places = it.concat([places, it.expand_dims(place, axis=axis)], axis=axis)
+            values = it.concat([values, function(last, axis=axis, keepdims=True)], axis=axis)
+    return _first_place(function, values, places, axis, end)
+
+
+def _first_place(
+    function: Callable[..., Any], values: Tensor, places: Tensor, axis: int, end: int
+) -> Tensor:
+    """The least of the places whose values are extreme along an axis; all are before an end."""
     extreme = values == function(values, axis=axis, keepdims=True)
-    if x.dtype.is_floating:
+    if values.dtype.is_floating:
         extreme = extreme | it.isnan(values)  # which is more extreme than any number
-    found: Tensor = it.min(it.where(extreme, places, x.shape[axis]), axis=axis)
+    found: Tensor = it.min(it.where(extreme, places, end), axis=axis)
     return found
 
 

@@ -3,6 +3,12 @@
 A sum adds blocks of `BLOCK` elements to a total with its error (see `kernel.nest`). Blocks do not
 depend on one another: a first kernel sums each of them, and a second one adds up their sums. Both
 together add in the order of the sum alone, so that its bits stay.
+
+That order has one addition to the total wait for the one before. Where so many of them follow each
+other that they take as long as memory does, a sum is one of sums: of rows of at least `LONGEST_ROW`
+elements by pieces (`split_reductions`), of many rows by parts of their blocks
+(`totals_in_parts`). So it has other last bits there than one nest gives, and the same ones alone
+and in any plan.
 """
 
 from __future__ import annotations
@@ -27,6 +33,8 @@ LONG_ROW, FEW_ROWS = 1 << 14, 1 << 10
 """The same of sums along rows that are whole blocks."""
 LONGER_ROW, FEWER_ROWS, FEWEST_ROWS = 1 << 18, 1 << 6, 1 << 2
 """Other rows are split where fewer of them are so long, and fewer still that are shorter."""
+LONGEST_ROW = 1 << 21
+"""Of few rows that are so long pieces are summed by themselves."""
 
 
 def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
@@ -37,6 +45,8 @@ def split_sum(op: Op, x: Aval) -> Callable[[Tensor], Tensor] | None:
     if axis == 0 and 1 < columns < FEW_COLUMNS:
         return (lambda x: _down(op, x, rows, columns)) if rows >= MANY_ROWS else None
     are_whole = columns >= LONG_ROW and not columns % (BLOCK * accumulators(x.dtype.name))
+    if axis == 1 and are_longest(rows, columns):
+        return None
     if axis == 1 and rows > 0 and ((are_whole and rows < FEW_ROWS) or are_few(rows, columns)):
         return lambda x: _along(op, x, rows, columns)
     return None
@@ -67,6 +77,11 @@ def are_few(rows: int, length: int, alone: bool = False) -> bool:
     """
     most = FEWER_ROWS if alone or length >= LONGER_ROW else FEWEST_ROWS
     return length >= LONG_ROW and 0 < rows < most
+
+
+def are_longest(rows: int, length: int) -> bool:
+    """Whether rows are few, and so long that their sums are those of sums of their pieces."""
+    return length >= LONGEST_ROW and are_few(rows, length)
 
 
 def _down(op: Op, x: Tensor, rows: int, columns: int) -> Tensor:

@@ -10,6 +10,7 @@ from ..grouping.groups import Grouping, grouped
 from ..grouping.legality import Legality
 from ..grouping.node_class import roles_of
 from ..grouping.products_apart import stays_out
+from ..grouping.totals_in_parts import with_totals_in_parts
 from ..grouping.two_stage_reduction import in_two_steps, sums_in_two_steps
 from ..ir.broadcast_axes import GATHERED
 from ..ir.graph import Donors, Graph
@@ -141,11 +142,11 @@ class Scheduler:
         return self.groups()
 
     def _rewrite_sums(self, chosen: Sequence[int]) -> bool:
-        """Has some sums in two steps, and the operands of other pieces computed on their axes;
-        returns whether anything is other than before."""
+        """Has some sums in two steps, the operands of other pieces computed on their axes, and many
+        sums of blocks added up in parts; returns whether anything is other than before."""
         graph = in_two_steps(self._graph, chosen) if chosen else self._graph
         if self._legality.device.splits_sums:
-            graph = with_sums_in_pieces(graph)
+            graph = with_totals_in_parts(with_sums_in_pieces(graph))
         if graph is self._graph:
             return False
         self._take(graph)
