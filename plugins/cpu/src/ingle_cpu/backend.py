@@ -103,6 +103,7 @@ class Cpu(NumpyBackend):
     spreads_products = True
     splits_sums = False
     aligns_rows = False
+    moves_by_vectors = True
     folds = True
     joins_launches = False
     joined_operations: frozenset[Operation] = frozenset()

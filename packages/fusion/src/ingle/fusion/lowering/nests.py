@@ -52,10 +52,14 @@ class NestCall(NamedTuple):
 
 def nest_builder(
     graph: Graph, views: Views, group: Group, inline: dict[int, int], stored: Sequence[int],
-    placed: Mapping[int, View] = NOWHERE,
+    placed: Mapping[int, View] = NOWHERE, turns: bool = False,
 ) -> NestBuilder | None:  # fmt: skip
-    """The builder of a group's nest; None if the group has to be taken apart."""
-    operands = operands_of(graph, views, group, inline, stored, placed)
+    """The builder of a group's nest; None if the group has to be taken apart.
+
+    Args:
+        turns: whether maps over very short rows may go along a longer axis; see `turned`.
+    """
+    operands = operands_of(graph, views, group, inline, stored, placed, turns)
     if operands is None:
         return None
     return NestBuilder(graph, views, group, inline, stored, placed, operands)

@@ -17,6 +17,7 @@ from ..ir.views import View, Views, strides_of
 from ..kernel.code import CodeBuilder
 from ..kernel.lowering import reduction_of
 from ..kernel.nest import MAX_OUTER, Operand
+from .turned_axes import turned
 
 NOWHERE: Mapping[int, View] = MappingProxyType({})
 """That no value lies in another one."""
@@ -108,7 +109,7 @@ class Operands:
     def __init__(
         self, graph: Graph, views: Views, group: Group, inline: dict[int, int],
         stored: Sequence[int], node_of: dict[int, int],
-        placed: Mapping[int, View] = NOWHERE,
+        placed: Mapping[int, View] = NOWHERE, turns: bool = False,
     ) -> None:  # fmt: skip
         self._graph = graph
         self._views = views
@@ -117,6 +118,7 @@ class Operands:
         self._stored = stored
         self._node_of = node_of
         self._placed = placed
+        self._turns = turns
         self.written: dict[int, int] = {}
         self.arguments: list[Argument] = []
         self._places: list[tuple[int, ...]] = []
@@ -248,6 +250,8 @@ class Operands:
         if inner is None:
             sizes = outer.sizes or (1,)
             steps = [s or alone for s, alone in zip(outer.strides, lonely, strict=True)]
+            if self._turns:
+                sizes, steps = turned(sizes, steps, len(self.arguments))
         else:
             within = sorted(inner)
             rows = merged([space[a] for a in within], [[s[a] for a in within] for s in every])
@@ -278,11 +282,15 @@ class Operands:
 
 def operands_of(
     graph: Graph, views: Views, group: Group, inline: dict[int, int], stored: Sequence[int],
-    placed: Mapping[int, View] = NOWHERE,
+    placed: Mapping[int, View] = NOWHERE, turns: bool = False,
 ) -> Operands | None:  # fmt: skip
-    """What a group touches; None if its loops cannot be written as one nest."""
+    """What a group touches; None if its loops cannot be written as one nest.
+
+    Args:
+        turns: whether maps over very short rows may go along a longer axis; see `turned`.
+    """
     node_of = nodes_by_result(graph, group)
-    operands = Operands(graph, views, group, inline, stored, node_of, placed)
+    operands = Operands(graph, views, group, inline, stored, node_of, placed, turns)
     operands.collect()
     return operands if operands.choose_axes() else None
 

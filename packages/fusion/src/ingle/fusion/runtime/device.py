@@ -142,6 +142,8 @@ class KernelDevice(Protocol):
             workers than these have rows or columns.
         aligns_rows: whether large products of half types want rows that begin at multiples of 16
             bytes, so much so that values get longer rows.
+        moves_by_vectors: whether what lies a few elements apart is loaded and stored by vectors of
+            neighbours, so that maps over very short rows go along a longer axis instead.
         folds: whether it renders nests that add up windows, without which each tap is added by
             itself, and running sums that decay.
         joins_launches: whether its executables take neighbours of one small kernel in one launch.
@@ -176,6 +178,7 @@ class KernelDevice(Protocol):
     spreads_products: bool
     splits_sums: bool
     aligns_rows: bool
+    moves_by_vectors: bool
     folds: bool
     joins_launches: bool
     joined_operations: frozenset[Operation]

@@ -86,6 +86,7 @@ class KernelBackend(EagerBackend):
     spreads_products = True
     splits_sums = False
     aligns_rows = False
+    moves_by_vectors = False
     folds = False
     joins_launches = False
     joined_operations: frozenset[Operation] = frozenset()

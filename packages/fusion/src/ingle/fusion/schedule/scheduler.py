@@ -301,4 +301,5 @@ class Scheduler:
         if group.kind == "contraction":
             call = ContractionBuilder(*of, group, self._inline, stored, placed).build()
             return None if call is None else [call]
-        return nest_builder(*of, group, self._inline, stored, placed)
+        turns = self._legality.device.moves_by_vectors
+        return nest_builder(*of, group, self._inline, stored, placed, turns)
