@@ -190,7 +190,7 @@ print(*sorted(m for m in sys.modules if m.startswith(writers)))
 """
 DATA = (
     "entries_table", "machine", "packing", "plan", "prepacked", "problem", "taps_packing", "tile",
-    "winners",
+    "winners", "winograd_form",
 )  # fmt: skip
 
 

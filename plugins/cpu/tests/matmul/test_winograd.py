@@ -1,4 +1,4 @@
-"""Convolutions by 3x3 taps from patches of 4x4 elements, with fewer multiplications."""
+"""Convolutions by 3x3 and 5x5 taps from patches, with fewer multiplications."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ CASES: tuple[tuple[Any, ...], ...] = (
     (2, 16, 16, (20, 21), (7, 6), (3, 4), (1, 1), False),  # a part of the image
     (5, 29, 32, (7, 5), (7, 5), (-1, -1), (1, 1), True),
 )
+TAPS = 3, 5
 
 
 @pytest.fixture(autouse=True)
@@ -44,32 +45,38 @@ def every_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     winograd._winograd.cache_clear()
 
 
-def problem_of(case: tuple[Any, ...], x: Any) -> Problem:
+@pytest.fixture
+def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patches of any problem pay, of few channels and features, too."""
+    monkeypatch.setattr(winograd, "GAIN", 2.0)
+
+
+def problem_of(case: tuple[Any, ...], x: Any, taps: int = 3) -> Problem:
     """A convolution as a problem; the images may have any strides."""
     images, m, channels, image, places, start, spread, together = case
     batch, channel, *along = (s // x.itemsize for s in x.strides)
-    k, n = 9 * channels, math.prod(places)
+    k, n = taps**2 * channels, math.prod(places)
     if together:
         windows = Windows(
-            False, (1, 3, 3), (images, *places), (1, 1, 1), (1, *spread), (0, *start),
+            False, (1, taps, taps), (images, *places), (1, 1, 1), (1, *spread), (0, *start),
             (images, *image), channel, (batch, *along),
         )  # fmt: skip
         sizes, batches = (m, images * n, k), (1,)
         return Problem("float32", "float32", batches, *sizes, (0, k, 1), (0, 0, 0), windows)
     windows = Windows(
-        False, (3, 3), places, (1, 1), spread, start, image, channel, tuple(along)
+        False, (taps, taps), places, (1, 1), spread, start, image, channel, tuple(along)
     )  # fmt: skip
     strides = (0, 0, k, 1), (batch, 0, 0, 0)
     return Problem("float32", "float32", (images, 1), m, n, k, *strides, windows)
 
 
-def operands(case: tuple[Any, ...]) -> tuple[Any, Any, Problem]:
+def operands(case: tuple[Any, ...], taps: int = 3) -> tuple[Any, Any, Problem]:
     """The weight, images, and their convolution as a problem."""
     images, m, channels, image = case[:4]
     rng = np.random.default_rng(images)
-    a = guarded(rng.standard_normal((m, 9 * channels)).astype(np.float32))
+    a = guarded(rng.standard_normal((m, taps**2 * channels)).astype(np.float32))
     x = guarded(rng.standard_normal((images, channels, *image)).astype(np.float32))
-    return a, x, problem_of(case, x)
+    return a, x, problem_of(case, x, taps)
 
 
 def results(case: tuple[Any, ...], a: Any, x: Any, problem: Problem, workers: int = 1) -> Any:
@@ -84,15 +91,20 @@ def results(case: tuple[Any, ...], a: Any, x: Any, problem: Problem, workers: in
 
 
 def by_definition(case: tuple[Any, ...], a: Any, x: Any) -> Any:
-    _, _, _, _, places, start, spread, _ = case
-    windows = seen(x.astype(np.float64), (3, 3), places, spread, start, (1, 1))
+    _, _, channels, _, places, start, spread, _ = case
+    taps = math.isqrt(a.shape[1] // channels)
+    windows = seen(x.astype(np.float64), (taps, taps), places, spread, start, (1, 1))
     with np.errstate(invalid="ignore"):
         return np.matmul(a.astype(np.float64), windows)
 
 
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("taps", TAPS)
 @pytest.mark.parametrize("case", CASES)
-def test_results_are_right_and_nothing_else_is_read_or_written(case: tuple[Any, ...]) -> None:
-    a, x, problem = operands(case)
+def test_results_are_right_and_nothing_else_is_read_or_written(
+    case: tuple[Any, ...], taps: int
+) -> None:
+    a, x, problem = operands(case, taps)
     wanted = by_definition(case, a, x)
     terms = by_definition(case, np.abs(a), np.abs(x)).max(axis=2, keepdims=True)
     found = results(case, a, x, problem)
@@ -116,13 +128,17 @@ def test_images_may_lie_in_any_way(order: str) -> None:
     np.testing.assert_array_equal(results(case, a, other, problem_of(case, other)), wanted)
 
 
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("taps", TAPS)
 @pytest.mark.parametrize("case", [CASES[0], CASES[1], CASES[5]])
-def test_what_is_not_finite_stays_with_the_results_that_see_it(case: tuple[Any, ...]) -> None:
-    a, x, problem = operands(case)
+def test_what_is_not_finite_stays_with_the_results_that_see_it(
+    case: tuple[Any, ...], taps: int
+) -> None:
+    a, x, problem = operands(case, taps)
     *_, height, width = x.shape
     x[0, 3, 4, 3], x[0, 5, height - 1, width - 1] = np.nan, np.inf
     x[-1, 2, 0, 0] = -np.inf
-    a[3, 2 * 9 : 3 * 9] = 0  # zero times infinity
+    a[3, 2 * taps**2 : 3 * taps**2] = 0  # zero times infinity
     a[5, 7] = np.inf
     wanted = by_definition(case, a, x)
     assert 0 < np.isfinite(wanted).mean() < 1
@@ -163,6 +179,7 @@ def test_it_depends_on_sizes_and_not_on_how_operands_lie() -> None:
         problem._replace(windows=windows._replace(spread=(2, 2))),
         problem._replace(windows=windows._replace(spread=(1, -1))),
         problem._replace(windows=windows._replace(kernel=(3, 1))),
+        problem._replace(windows=windows._replace(kernel=(4, 4)), k=32 * 16),
         problem._replace(windows=windows._replace(places=(4, 4)), n=16),
         problem._replace(windows=windows._replace(over_places=True)),
         problem._replace(windows=windows._replace(image=(0, 9))),
@@ -184,19 +201,20 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
-def test_plain_calls_and_plans_give_the_same_bits(chosen: list[Any]) -> None:
+@pytest.mark.parametrize("taps", TAPS)
+def test_plain_calls_and_plans_give_the_same_bits(chosen: list[Any], taps: int) -> None:
     rng = np.random.default_rng(0)
     x, w, bias, other = (
         it.asarray(rng.standard_normal(shape).astype(np.float32), device="cpu")
-        for shape in ((3, 24, 10, 11), (20, 24, 3, 3), (20,), (3, 20, 10, 11))
+        for shape in ((3, 24, 10, 11), (32, 24, taps, taps), (32,), (3, 32, 10, 11))
     )
 
     def block(x: Any, w: Any, bias: Any, other: Any) -> Any:
-        return it.relu(it.conv2d(x, w, bias, padding=1) + other)
+        return it.relu(it.conv2d(x, w, bias, padding=taps // 2) + other)
 
     def gradient(x: Any, w: Any, other: Any) -> Any:
         x = x.require_grad()
-        return it.conv2d(x, w, padding=1).backward(other)[x]
+        return it.conv2d(x, w, padding=taps // 2).backward(other)[x]
 
     wanted = block(x, w, bias, other).numpy()
     np.testing.assert_array_equal(compile(block)(x, w, bias, other).numpy(), wanted)
@@ -224,7 +242,10 @@ def test_a_setting_keeps_to_the_sum_by_definition(
         winograd.is_wanted()
 
 
-def test_taps_of_a_weight_that_comes_again_are_turned_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("taps", "numbers"), [(3, 16), (5, 49)])
+def test_taps_of_a_weight_that_comes_again_are_turned_once(
+    taps: int, numbers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(executable, "PACKING_RUNS", 0)
     monkeypatch.setattr(executable, "BUILDING", ShareOfTime(1.0))
     found = []
@@ -237,14 +258,15 @@ def test_taps_of_a_weight_that_comes_again_are_turned_once(monkeypatch: pytest.M
     monkeypatch.setattr("ingle_cpu.matmul.prepacking.PackedOperand", noted)
     rng = np.random.default_rng(0)
     images, weight = (
-        rng.standard_normal(shape).astype(np.float32) for shape in ((1, 23, 11, 12), (18, 23, 3, 3))
+        rng.standard_normal(shape).astype(np.float32)
+        for shape in ((1, 23, 16, 12), (35, 23, taps, taps))
     )
     images[0, 3, 5, 5] = np.nan  # by definition, which reads the weight itself
     x, w = it.asarray(images, device="cpu"), it.asarray(weight, device="cpu")
     f = compile(lambda x, w: it.conv2d(x, w, padding=1))
     before = prepacked.prepacked_bytes()
     first, *others = [f(x, w).numpy() for _ in range(6)]
-    assert prepacked.prepacked_bytes() - before >= w.nbytes // 9 * 16
+    assert prepacked.prepacked_bytes() - before >= w.nbytes // taps**2 * numbers
     for other in others:
         np.testing.assert_array_equal(other, first)
     w *= 2

@@ -15,6 +15,7 @@ from .pack import pack_source
 from .padded import pad_source
 from .tile import Form, Tile
 from .window_pack import window_source
+from .winograd_form import PatchForm
 from .winograd_ir import winograd_source
 from .winograd_taps_ir import taps_source
 
@@ -55,16 +56,16 @@ def beside_address(dtype: str, target: Target) -> int:
     return engine().addresses(beside_source(dtype, target))[0]
 
 
-@lru_cache(maxsize=1)
-def taps_address() -> int:
-    """Of what turns 3x3 taps into what patches are multiplied by."""
-    return engine().addresses(taps_source())[0]
+@lru_cache(maxsize=4)
+def taps_address(form: PatchForm) -> int:
+    """Of what turns taps into what patches are multiplied by."""
+    return engine().addresses(taps_source(form))[0]
 
 
 @lru_cache(maxsize=4)
-def winograd_address(target: Target) -> int:
-    """Of what computes convolutions by 3x3 taps from patches."""
-    return engine().addresses(winograd_source(target))[0]
+def winograd_address(form: PatchForm, target: Target) -> int:
+    """Of what computes convolutions from patches."""
+    return engine().addresses(winograd_source(form, target))[0]
 
 
 @lru_cache(maxsize=4096)

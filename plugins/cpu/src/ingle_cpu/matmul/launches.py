@@ -117,7 +117,7 @@ def compile_code(problem: Problem, choice: Choice, epilogue: Epilogue) -> None:
         micro_address(choice.tile, problem.a_dtype, target())
         return
     if choice.pack_b == WINOGRAD:
-        compile_winograd(choice)
+        compile_winograd(problem, choice)
         return
     driver_address()
     if "before" in (choice.pack_a, choice.pack_b):

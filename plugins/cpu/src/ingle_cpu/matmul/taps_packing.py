@@ -11,15 +11,14 @@ from ingle.fusion.device.kernels import SIZES
 from ingle.tensor import settings
 
 from .plan import aligned
+from .winograd_form import FORMS
 
 WINOGRAD = "winograd"
 """How b is packed then, in a `Choice`."""
-NUMBERS = 16
-"""That a patch is turned into."""
 ROWS = 4
 """Of a tile, whatever its vectors."""
 APART = 5 * 64
-"""Bytes between one of the 16 matrices and the next: all are written at once, and those that lie
+"""Bytes between one of the matrices and the next: all are written at once, and those that lie
 some pages apart would meet in the same cache sets."""
 
 
@@ -27,11 +26,13 @@ class TapsPacking(NamedTuple):
     """A weight and its turned taps.
 
     Attributes:
+        taps: along an axis.
         features, channels: of the weight.
         row, tap: bytes from feature to feature, and from tap to tap.
         flipped: whether taps go backwards.
     """
 
+    taps: int
     features: int
     channels: int
     row: int
@@ -40,12 +41,12 @@ class TapsPacking(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Of all 16 matrices."""
-        return NUMBERS * taps_matrix(self.features, self.channels)
+        """Of all matrices."""
+        return FORMS[self.taps].numbers * taps_matrix(self.features, self.channels)
 
 
 def taps_matrix(features: int, channels: int) -> int:
-    """Bytes from one of the 16 matrices to the next."""
+    """Bytes from one of the matrices to the next."""
     return aligned(-(-features // ROWS) * ROWS * channels * SIZES["float32"]) + APART
 
 

@@ -1,4 +1,4 @@
-"""Convolutions by 3x3 taps with fewer multiplications: which are computed so, and how cut.
+"""Convolutions by 3x3 or 5x5 taps with fewer multiplications: which are computed so, and how cut.
 
 Winograd's F(2x2, 3x3), as Lavin and Gray use it (Fast algorithms for convolutional neural networks,
 arXiv 1509.09308): four results next to each other take 16 multiplications for each channel and
@@ -7,15 +7,12 @@ numbers; products of these, summed over channels, are turned into the 2x2 result
 
     results = A' [(G taps G') * (B' patch B)] A
 
-    B' = 1  0 -1  0      G = 1   0   0      A' = 1  1  1  0
-         0  1  1  0          1/2 1/2 1/2         0  1 -1 -1
-         0 -1  1  0          1/2 -1/2 1/2
-         0  1  0 -1          0   0   1
-
-So there are 16 products of matrices, features by channels by patches. A unit of work takes patches
-that stay in its caches from one end to the other. Where a result is not finite, it is computed
-anew as the sum that defines it: what a number that is not finite does to its neighbours in a patch
-is undone.
+With 5x5 taps a patch of 6x6 elements becomes 49 numbers, in place of 100 multiplications: along
+each axis there are three taps, and two beside them. `winograd_turning_ir.py` says what A, B and G
+are. So there are 16 or 49 products of matrices, features by channels by patches. A unit of work
+takes patches that stay in its caches from one end to the other. Where a result is not finite, it is
+computed anew as the sum that defines it: what a number that is not finite does to its neighbours in
+a patch is undone.
 """
 
 from __future__ import annotations
@@ -29,17 +26,15 @@ from ingle.fusion.device.kernels import SIZES, Windows
 
 from .machine import target
 from .problem import Choice, Problem
-from .taps_packing import NUMBERS, ROWS, WINOGRAD, is_wanted
+from .taps_packing import ROWS, WINOGRAD, is_wanted
 from .tile import Tile
 from .window_args import WindowArgs, window_args
+from .winograd_form import FORMS, PatchForm
 
-TAPS = 3
 WIDEST = 3
 """Vectors of a tile."""
 REGISTER = 32
 """Bytes of a register of the processors that this was measured on, those with AVX2."""
-PATCH, RESULT = 6.0, 4.5
-"""Cycles in which a channel of a patch is turned, and a feature of it back."""
 GAIN = 0.9
 """Of the cycles of tiles that slide, what this may take at most."""
 FEWEST_PATCHES = 9
@@ -53,15 +48,17 @@ MOST_BYTES = 3 << 19
 
 
 class Winograd(NamedTuple):
-    """A convolution by 3x3 taps as patches.
+    """A convolution as patches.
 
     Attributes:
+        form: how patches are computed.
         windows: of the problem.
         flipped: whether the taps go backwards.
         tall, wide: rows of patches of an image, and patches of a row.
         rows: rows of patches of all images of a matrix.
     """
 
+    form: PatchForm
     windows: WindowArgs[int]
     flipped: bool
     tall: int
@@ -71,7 +68,7 @@ class Winograd(NamedTuple):
     @property
     def first(self) -> tuple[int, int]:
         """Where the first patch begins in the image."""
-        back = TAPS - 1 if self.flipped else 0
+        back = self.form.taps - 1 if self.flipped else 0
         return self.windows.start1 - back, self.windows.start2 - back
 
 
@@ -100,17 +97,19 @@ def _winograd(problem: Problem) -> Winograd | None:
     tall, wide = -(-of.places1 // 2), -(-of.places2 // 2)
     if tall * wide < FEWEST_PATCHES:
         return None
-    if not _pays(problem.m, of.channels, tall * wide, of.places1 * of.places2):
+    form = FORMS[problem.windows.kernel[-1]]
+    if not _pays(form, problem.m, of.channels, tall * wide, of.places1 * of.places2):
         return None
-    return Winograd(of, of.spread2 < 0, tall, wide, of.places0 * tall)
+    return Winograd(form, of, of.spread2 < 0, tall, wide, of.places0 * tall)
 
 
-def _pays(features: int, channels: int, patches: int, places: int) -> bool:
+def _pays(form: PatchForm, features: int, channels: int, patches: int, places: int) -> bool:
     """Whether patches take fewer cycles than tiles that slide."""
     both = features * channels
     lanes = target().width // SIZES["float32"]
-    turned = lanes * (PATCH * channels + RESULT * features)
-    return patches * (both * NUMBERS / 2 + turned) <= GAIN * places * both * TAPS * TAPS / 2
+    turned = lanes * (form.turning * channels + form.back * features)
+    slid = places * both * form.taps**2 / 2
+    return patches * (both * form.numbers / 2 + turned) <= GAIN * slid
 
 
 def may_be_winograd(windows: Windows | None, dtype: str, m: int, k: int) -> bool:
@@ -118,10 +117,11 @@ def may_be_winograd(windows: Windows | None, dtype: str, m: int, k: int) -> bool
     have another order."""
     if windows is None or windows.over_places or dtype != "float32" or target().width != REGISTER:
         return False
-    if not has_sizes((m, k)) and not _pays(m, k // TAPS**2, 1, 4):
+    *images, height, width = [(1, 1, 0)] * (2 - len(windows.kernel)) + [*_axes(windows)]
+    if height != width or height[0] not in FORMS or height[1:] not in ((1, 1), (1, -1)):
         return False
-    *images, height, width = [(1, 1)] * (2 - len(windows.kernel)) + [*_axes(windows)]
-    if height != width or height not in ((TAPS, 1, 1), (TAPS, 1, -1)):
+    form = FORMS[height[0]]
+    if not has_sizes((m, k)) and not _pays(form, m, k // form.taps**2, 1, 4):
         return False
     return all(axis == (1, 1, 0) for axis in images) and is_wanted()
 
@@ -139,8 +139,8 @@ def _axes(windows: Windows) -> list[tuple[int, int, int]]:
 
 def winograd_choice(problem: Problem, lying: Winograd, workers: int) -> Choice:
     """Units of work; how they are cut decides no bit."""
-    size = SIZES[problem.a_dtype]
-    most = min(COLUMNS, MOST_BYTES // (NUMBERS * lying.windows.channels * size))
+    of_column = lying.form.numbers * lying.windows.channels * SIZES[problem.a_dtype]
+    most = min(COLUMNS, MOST_BYTES // of_column)
     rows = max(1, most // lying.wide)
     bands = -(-lying.rows // rows)
     matrices = math.prod(problem.batch)

@@ -11,11 +11,11 @@ from ingle.fusion.device.llvm import Values, Writer, vector_type
 from ingle.fusion.device.targets import Target
 
 from .driver_epilogue import EpilogueCode
+from .winograd_form import PatchForm
+from .winograd_turning_ir import TurningCode
 
 T = TypeVar("T")
 SIZE = SIZES["float32"]
-LINES = 4
-"""Of a patch."""
 ADDRESSES = ("micro1", "micro2", "micro3", "epilogue")
 """Of the arguments, those that are addresses of code."""
 
@@ -69,7 +69,7 @@ class WinogradArgs(NamedTuple, Generic[T]):
     pitch: T  # numbers of a row of columns in the making, and of results
     pitch_of_line: T
     pitch_of_results: T
-    matrix: T  # of columns, from one of the 16 to the next
+    matrix: T  # of columns, from one to the next
     taps_matrix: T
     worker_bytes: T
     pointers_at: T  # places in the worker's memory
@@ -84,11 +84,13 @@ class WinogradCode(EpilogueCode):
     """Numbers in memory, vectors of them, and panels of columns.
 
     Attributes:
+        form: how many taps there are.
+        turning: what patches and products are turned by.
         of: the arguments.
         a, b: the weight, and the images of a matrix of the batch.
         first, stop: the unit's rows of patches.
         place, count: the number of its first place, and how many it has.
-        pitch: from one of the 16 rows that a channel of patches comes to, or of products, to the
+        pitch: from one of the rows that a channel of patches comes to, or of products, to the
             next.
         panels: of columns: of each width in vectors how many there are, and the first vector.
     """
@@ -104,9 +106,11 @@ class WinogradCode(EpilogueCode):
     pitch: str
     panels: list[tuple[int, str, str]]
 
-    def __init__(self, target: Target, name: str) -> None:
+    def __init__(self, form: PatchForm, target: Target, name: str) -> None:
         super().__init__(Writer(name))
+        self.form = form
         self.lanes = target.width // SIZE
+        self.turning = TurningCode(self.w, form, self.lanes)
         self.vector = vector_type("float", self.lanes)
         self.both = vector_type("float", 2 * self.lanes)
         self.step = str(self.lanes)
@@ -128,12 +132,6 @@ class WinogradCode(EpilogueCode):
 
     def store(self, value: str, place: str, kind: str = "") -> None:
         self.w.do(f"store {kind or self.vector} {value}, ptr {place}, align {SIZE}")
-
-    def add(self, a: str, b: str) -> str:
-        return self.w.let("sum", f"fadd {self.vector} {a}, {b}")
-
-    def less(self, a: str, b: str) -> str:
-        return self.w.let("less", f"fsub {self.vector} {a}, {b}")
 
     def place_of(self, row: str) -> str:
         """The number of the first place of a row of patches."""

@@ -1,4 +1,4 @@
-"""The entries of a convolution by 3x3 taps with fewer multiplications."""
+"""The entries of a convolution with fewer multiplications."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .machine import target
 from .microkernel import lanes_of
 from .plan import PANELS, A, B, Contraction, EntrySpec, Pointer, aligned
 from .problem import Choice, Problem, three, three_steps
-from .taps_packing import NUMBERS, ROWS, taps_matrix
+from .taps_packing import ROWS, taps_matrix
 from .tile import Tile
 from .winograd import WIDEST, Winograd, winograd_of
-from .winograd_code import ADDRESSES, LINES, SIZE, WinogradArgs
+from .winograd_code import ADDRESSES, SIZE, WinogradArgs
 from .winograd_taps import taps_packing, turned_taps
 
 AT_ONCE = 8
@@ -51,7 +51,8 @@ def winograd_contraction(
     units = math.prod(problem.batch) * choice.panel_blocks * choice.row_blocks
     pointers = (A, B, Pointer("scratch", 0), taps, *operands)
     computing = EntrySpec(
-        winograd_address(target()), pointers, (*args, *columns, *of_nest.numbers), units, 1,
+        winograd_address(lying.form, target()), pointers,
+        (*args, *columns, *of_nest.numbers), units, 1,
         code=(code,), addresses=tuple([WinogradArgs._fields.index(name) for name in ADDRESSES]),
     )  # fmt: skip
     bytes_of_workers = args.worker_bytes * workers
@@ -60,10 +61,12 @@ def winograd_contraction(
     return Contraction((turned_taps(made, (A, taps)), computing), (bytes_of_workers, made.nbytes))
 
 
-def compile_winograd(choice: Choice) -> None:
+def compile_winograd(problem: Problem, choice: Choice) -> None:
     """Compiles what the entries run, but for the epilogue."""
-    taps_address()
-    winograd_address(target())
+    lying = winograd_of(problem)
+    assert lying is not None, "the choice was made for a problem that is computed so"
+    taps_address(lying.form)
+    winograd_address(lying.form, target())
     for tile in _tiles(choice):
         micro_address(tile, "float32", target())
 
@@ -76,26 +79,26 @@ def _tiles(choice: Choice) -> list[Tile]:
 def _args(
     problem: Problem, choice: Choice, lying: Winograd, epilogue: int, arguments: int, pointers: int
 ) -> WinogradArgs[int]:
-    of, lanes = lying.windows, lanes_of("float32", target())
+    form, of, lanes = lying.form, lying.windows, lanes_of("float32", target())
     size = SIZE * lanes
     rows = -(-lying.rows // choice.panel_blocks)
     vectors, of_row = -(-rows * lying.wide // lanes), -(-lying.wide // lanes)
     pitch = (vectors + 1) * lanes
-    line = -(-(2 * of_row * lanes + 2) // lanes) * lanes
+    line = -(-(2 * of_row * lanes + form.patch - 2) // lanes) * lanes
     # A row of results more, and two vectors: of the last patches some are not there.
     results = aligned(((2 * rows + 1) * of.places2 + 2 * lanes) * SIZE) // SIZE
     top, left = lying.first
     begin = max(0, -left)
-    seen = max(0, min(2 * lying.wide + 2, of.image2 - left) - begin)
+    seen = max(0, min(2 * lying.wide + form.patch - 2, of.image2 - left) - begin)
     matrix = of.channels * vectors * size
     at_once = min(AT_ONCE, -(-problem.m // ROWS))
     group = min(max(1, GROUP_BYTES // (results * SIZE)), at_once * ROWS)
     pointers_at = max(_ARGUMENTS, aligned(8 * arguments))
     lines_at = pointers_at + max(_POINTERS, aligned(8 * pointers))
-    turned_at = lines_at + aligned(LINES * line * SIZE)
-    columns_at = turned_at + aligned(NUMBERS * pitch * SIZE)
-    products_at = columns_at + aligned(NUMBERS * matrix)
-    results_at = products_at + aligned(at_once * ROWS * NUMBERS * pitch * SIZE)
+    turned_at = lines_at + aligned(form.patch * line * SIZE)
+    columns_at = turned_at + aligned(form.numbers * pitch * SIZE)
+    products_at = columns_at + aligned(form.numbers * matrix)
+    results_at = products_at + aligned(at_once * ROWS * form.numbers * pitch * SIZE)
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
     worker_bytes = results_at + aligned(group * results * SIZE) + 576
     batches = three(problem.batch)

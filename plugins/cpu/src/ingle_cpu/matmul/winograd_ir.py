@@ -1,9 +1,9 @@
-"""The kernel that computes convolutions by 3x3 taps from patches; `winograd.py` says how.
+"""The kernel that computes convolutions from patches; `winograd.py` says how.
 
     void multiply_patches(pointers, args, begin, end, worker)
 
 A unit of work is some rows of patches of one matrix of the batch by a block of features. All
-channels of the patches are turned into columns of 16 matrices; some features at a time are
+channels of the patches are turned into columns of matrices; some features at a time are
 multiplied with these and turned into results, which the epilogue takes from the first-level cache.
 Pointers are the weight, the images, the workers' memory, the taps as `winograd_taps_ir.py` turns
 them, and the epilogue's operands.
@@ -18,9 +18,10 @@ from ..jit.engine import IRSource
 from .abi import parameters
 from .driver_epilogue import EpilogueArgs
 from .named_args import loaded_args, loaded_pointers
-from .taps_packing import NUMBERS, ROWS
+from .taps_packing import ROWS
 from .winograd import WIDEST
-from .winograd_code import LINES, SIZE, WinogradArgs
+from .winograd_code import SIZE, WinogradArgs
+from .winograd_form import PatchForm
 from .winograd_patches_ir import PatchCode
 from .winograd_results_ir import ResultCode
 
@@ -28,10 +29,10 @@ DEPTH = 128
 """Channels that are summed by themselves: so errors are about those of tiles that slide."""
 
 
-def winograd_source(target: Target) -> IRSource:
+def winograd_source(form: PatchForm, target: Target) -> IRSource:
     """The module of `multiply_patches`."""
-    name = f"multiply_patches_{target.name}"
-    return IRSource(_Patches(target, name).text(), (name,), reduced=False)
+    name = f"multiply_patches_{form.taps}_{target.name}"
+    return IRSource(_Patches(form, target, name).text(), (name,), reduced=False)
 
 
 class _Patches(PatchCode, ResultCode):
@@ -64,8 +65,8 @@ class _Patches(PatchCode, ResultCode):
         self.line_pitch = self.bytes(of.pitch_of_line)
         self.tile_row = self.bytes(of.pitch_of_results)
         self.columns_waiting = of.pitch_of_results
-        self.product_row = self.times(self.pitch, str(NUMBERS))
-        self.clear(self.lines, self.times(self.line_pitch, str(LINES)))
+        self.product_row = self.times(self.pitch, str(self.form.numbers))
+        self.clear(self.lines, self.times(self.line_pitch, str(self.form.patch)))
         self.clear(self.turned, self.product_row)
         w.loop("unit", "%begin", "%end", "1", [], self._unit)
         w.do("ret void")
@@ -120,7 +121,7 @@ class _Patches(PatchCode, ResultCode):
     def _clear_behind(self) -> None:
         """Zeros behind all products: results are made of whole vectors of each row of patches."""
         row = self.times(self.vectors, str(self.lanes * SIZE))
-        rows = self.times(self.of.at_once, str(ROWS * NUMBERS))
+        rows = self.times(self.of.at_once, str(ROWS * self.form.numbers))
 
         def one(n: str, _: Values) -> Values:
             at = self.plus(row, self.times(n, self.pitch))
@@ -130,7 +131,7 @@ class _Patches(PatchCode, ResultCode):
         self.w.loop("behind", "0", rows, "1", [], one)
 
     def _multiply(self, begin: str, end: str) -> None:
-        """The 16 products of some panels of features and all columns."""
+        """The products of some panels of features and all columns."""
         w, of = self.w, self.of
         panel_bytes = self.times(of.channels, str(ROWS * SIZE))
 
@@ -155,7 +156,7 @@ class _Patches(PatchCode, ResultCode):
             self.each_panel(panel)
             return []
 
-        w.loop("matrix", "0", str(NUMBERS), "1", [], matrix)
+        w.loop("matrix", "0", str(self.form.numbers), "1", [], matrix)
 
     def _tile(self, vectors: int, a: str, b: str, to: str) -> None:
         """A panel of features times one of columns, some channels at a time."""

@@ -1,19 +1,18 @@
-"""The steps of convolutions from patches that turn these into columns of 16 matrices."""
+"""The steps of convolutions from patches that turn these into columns of matrices."""
 
 from __future__ import annotations
 
 from ingle.fusion.device.llvm import Values
 
-from .taps_packing import NUMBERS
-from .winograd_code import LINES, SIZE, WinogradCode
+from .winograd_code import SIZE, WinogradCode
 
 
 class PatchCode(WinogradCode):
     """One channel at a time: lines are copied between zeros, turned, and put into panels.
 
     Attributes:
-        lines, line_pitch: where four lines of the image are, and how far apart.
-        turned: where what they are turned into is: 16 rows.
+        lines, line_pitch: where the lines of the image that a patch has are, and how far apart.
+        turned: where what they are turned into is: a row for each matrix.
         columns: where the panels of all matrices are.
     """
 
@@ -30,14 +29,15 @@ class PatchCode(WinogradCode):
         def row(r: str, _: Values) -> Values:
             number, y = self.op("udiv", r, of.tall), self.op("urem", r, of.tall)
             image = self.shift(channel, self.times(number, of.image))
-            # Two lines are those of the patches above, unless there are none.
+            # All but two lines are those of the patches above, unless there are none.
             above = w.let("above", f"icmp sgt i64 {r}, {self.first}")
             inside = w.let("inside", f"icmp sgt i64 {y}, 0")
-            new = self.choose(w.let("both", f"and i1 {above}, {inside}"), "2", "0")
+            shared = w.let("both", f"and i1 {above}, {inside}")
+            new = self.choose(shared, str(self.form.patch - 2), "0")
             top = self.times(y, "2")
-            first, end = self.plus(top, new), self.plus(top, str(LINES))
+            first, end = self.plus(top, new), self.plus(top, str(self.form.patch))
             w.loop("line", first, end, "1", [], lambda n, _: self._copy(image, n))
-            places = [self._line(self.plus(top, str(k))) for k in range(LINES)]
+            places = [self._line(self.plus(top, str(k))) for k in range(self.form.patch)]
             below = self.bytes(self.times(self.minus(r, self.first), of.wide))
             to = self.shift(self.turned, below)
             w.loop("patches", "0", of.wide, self.step, [], lambda x, _: self._turn(places, to, x))
@@ -49,7 +49,7 @@ class PatchCode(WinogradCode):
 
     def _line(self, number: str) -> str:
         """Where a line of patches is copied to; as many are kept as a patch has."""
-        slot = self.op("urem", number, str(LINES))
+        slot = self.op("urem", number, str(self.form.patch))
         return self.shift(self.lines, self.times(slot, self.line_pitch))
 
     def _copy(self, image: str, number: str) -> Values:
@@ -92,32 +92,26 @@ class PatchCode(WinogradCode):
     def _turn(self, lines: Values, to: str, x: str) -> Values:
         """A vector of patches, each vector an element of all of them."""
         across = [self._across(self.shift(at, self.bytes(self.times(x, "2")))) for at in lines]
-        for n in range(4):
-            column = [line[n] for line in across]
-            for k, value in enumerate(self._combined(column)):
-                matrix = self.times(self.pitch, str(4 * k + n))
+        for n, column in enumerate(zip(*across, strict=True)):
+            for k, value in enumerate(self.turning.elements(list(column))):
+                matrix = self.times(self.pitch, str(self.form.values * k + n))
                 self.store(value, self.shift(to, self.plus(self.bytes(x), matrix)))
         return []
 
     def _across(self, place: str) -> Values:
         """A line of each patch, turned; patches begin two elements apart."""
         pairs = []
-        for begin in (0, 2):
+        for begin in range(0, self.form.patch, 2):
             both = self.load(self.shift(place, str(begin * SIZE)), self.both)
             for first in (0, 1):
                 numbers = ", ".join(f"i32 {2 * n + first}" for n in range(self.lanes))
                 mask = f"<{self.lanes} x i32> <{numbers}>"
                 text = f"shufflevector {self.both} {both}, {self.both} poison, {mask}"
                 pairs.append(self.w.let("each", text))
-        return self._combined(pairs)
-
-    def _combined(self, d: Values) -> Values:
-        """B' times four elements."""
-        outer = self.less(d[0], d[2]), self.less(d[1], d[3])
-        return [outer[0], self.add(d[1], d[2]), self.less(d[2], d[1]), outer[1]]
+        return self.turning.elements(pairs)
 
     def _spread(self, c: str) -> None:
-        """The rows of the 16 matrices that a channel comes to, into panels."""
+        """The rows of the matrices that a channel comes to, into panels."""
         w = self.w
         size = self.lanes * SIZE
 
@@ -135,4 +129,4 @@ class PatchCode(WinogradCode):
             self.each_panel(copy)
             return []
 
-        w.loop("matrix", "0", str(NUMBERS), "1", [], matrix)
+        w.loop("matrix", "0", str(self.form.numbers), "1", [], matrix)

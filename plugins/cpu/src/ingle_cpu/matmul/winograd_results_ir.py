@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from ingle.fusion.device.llvm import Values, suffix, vector_type
 
-from .taps_packing import NUMBERS
-from .winograd import TAPS
 from .winograd_code import WinogradCode
 
 
@@ -38,7 +36,7 @@ class ResultCode(WinogradCode):
         return []
 
     def _feature(self, feature: str, results: str) -> None:
-        """The results of a feature, as the 16 products make them, or by definition."""
+        """The results of a feature, as the products make them, or by definition."""
         w, of = self.w, self.of
         below = self.times(self.minus(feature, self.made), self.product_row)
         products = self.shift(self.products, below)
@@ -72,13 +70,16 @@ class ResultCode(WinogradCode):
     def _back(self, products: str, place: str, wrong: str) -> str:
         """A vector of patches' results, each two lines of two; and NaN where one is not finite."""
         w = self.w
-        places = [self.shift(products, self.times(self.pitch, str(p))) for p in range(NUMBERS)]
-        m = [self.load(place) for place in places]
-        lines = zip(*[self._two(m[n::4]) for n in range(4)], strict=True)
+        m = [
+            self.load(self.shift(products, self.times(self.pitch, str(p))))
+            for p in range(self.form.numbers)
+        ]
+        values = self.form.values
+        lines = zip(*[self.turning.results(m[n::values]) for n in range(values)], strict=True)
         mask = ", ".join(f"i32 {n}, i32 {n + self.lanes}" for n in range(self.lanes))
         line_bytes = self.bytes(self.of.places2)
         for line in lines:
-            pair = self._two(list(line))
+            pair = self.turning.results(list(line))
             for value in pair:
                 wrong = w.call(
                     "wrong", self.vector, f"llvm.fma.{suffix('float', self.lanes)}",
@@ -92,11 +93,6 @@ class ResultCode(WinogradCode):
             self.store(both, place, self.both)
             place = self.shift(place, line_bytes)
         return wrong
-
-    def _two(self, m: Values) -> Values:
-        """A' times four elements."""
-        sums, difference = self.add(m[1], m[2]), self.less(m[1], m[2])
-        return [self.add(m[0], sums), self.less(difference, m[3])]
 
     def _anew(self, feature: str, results: str) -> None:
         """The results of a feature that are not finite, each as the sum that defines it."""
@@ -125,7 +121,7 @@ class ResultCode(WinogradCode):
 
     def _defined(self, weight: str, image: str, y: str, x: str) -> str:
         """The sum over channels and taps of a place."""
-        w, of = self.w, self.of
+        w, of, taps = self.w, self.of, str(self.form.taps)
 
         def channel(c: str, carried: Values) -> Values:
             plane = self.shift(image, self.times(c, of.channel))
@@ -146,12 +142,12 @@ class ResultCode(WinogradCode):
                     return [total, self.shift(at, of.a_k)]
 
                 first = [("float", carried[0]), ("ptr", carried[1])]
-                return w.loop("tap", "0", str(TAPS), "1", first, tap)
+                return w.loop("tap", "0", taps, "1", first, tap)
 
             first = [("float", carried[0]), ("ptr", carried[1])]
             # NaN stays that: where all is NaN, the rest would take very long for nothing.
             number = w.let("number", f"fcmp ord float {carried[0]}, 0.0")
-            return w.when(number, first, lambda: w.loop("line", "0", str(TAPS), "1", first, line))
+            return w.when(number, first, lambda: w.loop("line", "0", taps, "1", first, line))
 
         first = [("float", "0.0"), ("ptr", weight)]
         return w.loop("channel", "0", of.channels, "1", first, channel)[0]

@@ -6,24 +6,27 @@ from .code import taps_address
 from .plan import EntrySpec, Pointer
 from .problem import Problem
 from .taps_packing import ROWS, TapsPacking, taps_matrix
-from .winograd import TAPS, Winograd
+from .winograd import Winograd
 from .winograd_code import SIZE
+from .winograd_form import FORMS
 from .winograd_taps_ir import TapsArgs
 
 
 def taps_packing(problem: Problem, lying: Winograd) -> TapsPacking:
     """The taps of a problem."""
     row, tap = (s * SIZE for s in problem.a_strides[-2:])
-    return TapsPacking(problem.m, lying.windows.channels, row, tap, lying.flipped)
+    taps, channels = lying.form.taps, lying.windows.channels
+    return TapsPacking(taps, problem.m, channels, row, tap, lying.flipped)
 
 
 def turned_taps(packing: TapsPacking, pointers: tuple[Pointer, Pointer]) -> EntrySpec:
     """The entry that turns taps, from the weight to what is made of it."""
-    first, step = 0, packing.tap
+    first, step, count = 0, packing.tap, packing.taps**2
     if packing.flipped:
-        first, step = (TAPS * TAPS - 1) * step, -step
+        first, step = (count - 1) * step, -step
     args = TapsArgs(
-        packing.features, packing.channels, packing.row, TAPS * TAPS * packing.tap, first, step,
+        packing.features, packing.channels, packing.row, count * packing.tap, first, step,
         taps_matrix(packing.features, packing.channels),
     )  # fmt: skip
-    return EntrySpec(taps_address(), pointers, tuple(args), -(-packing.features // ROWS), 1)
+    turn = taps_address(FORMS[packing.taps])
+    return EntrySpec(turn, pointers, tuple(args), -(-packing.features // ROWS), 1)

@@ -1,9 +1,9 @@
-"""The kernel that turns 3x3 taps into the 16 numbers that patches are multiplied by.
+"""The kernel that turns taps into the numbers that patches are multiplied by.
 
     void turn_taps(pointers, args, begin, end, worker)
 
 A unit of work is a panel of features, as high as a tile. Pointers are the weight and the panels of
-16 matrices, one after the other.
+matrices, one after the other.
 """
 
 from __future__ import annotations
@@ -16,8 +16,9 @@ from ..jit.engine import IRSource
 from .driver_images import DriverCode
 from .named_args import loaded_args, loaded_pointers
 from .taps_packing import ROWS
-from .winograd import TAPS
 from .winograd_code import SIZE
+from .winograd_form import PatchForm
+from .winograd_turning_ir import TurningCode
 
 T = TypeVar("T")
 VECTOR = vector_type("float", ROWS)
@@ -32,15 +33,21 @@ class TapsArgs(NamedTuple, Generic[T]):
     a_channel: T
     a_first: T  # where the first tap is
     a_tap: T  # from tap to tap, which may go backwards
-    matrix: T  # from one of the 16 to the next
+    matrix: T  # from one to the next
 
 
-def taps_source() -> IRSource:
+def taps_source(form: PatchForm) -> IRSource:
     """The module of `turn_taps`."""
-    return IRSource(_Taps(Writer("turn_taps")).text(), ("turn_taps",), reduced=False)
+    name = f"turn_taps_{form.taps}"
+    return IRSource(_Taps(form, name).text(), (name,), reduced=False)
 
 
 class _Taps(DriverCode):
+    def __init__(self, form: PatchForm, name: str) -> None:
+        super().__init__(Writer(name))
+        self.form = form
+        self.turning = TurningCode(self.w, form, ROWS)
+
     def text(self) -> str:
         w = self.w
         self.a, self.to = loaded_pointers(w, ("a", "to"))
@@ -71,15 +78,15 @@ class _Taps(DriverCode):
         return []
 
     def _turned(self, rows: Values) -> Values:
-        """The 16 numbers of a channel, line by line, each a vector of features."""
+        """The numbers of a channel, line by line, each a vector of features."""
         lines, at = [], list(rows)
-        for _ in range(TAPS):
+        for _ in range(self.form.taps):
             g = []
-            for _ in range(TAPS):
+            for _ in range(self.form.taps):
                 g.append(self._gathered(at))
                 at = [self.shift(place, self.of.a_tap) for place in at]
-            lines.append(self._four(g))
-        columns = [self._four(list(column)) for column in zip(*lines, strict=True)]
+            lines.append(self.turning.taps(g))
+        columns = [self.turning.taps(list(column)) for column in zip(*lines, strict=True)]
         return [value for line in zip(*columns, strict=True) for value in line]
 
     def _gathered(self, places: Values) -> str:
@@ -89,11 +96,3 @@ class _Taps(DriverCode):
             number = self.w.let("g", f"load float, ptr {place}, align {SIZE}")
             made = self.w.let("g", f"insertelement {VECTOR} {made}, float {number}, i64 {lane}")
         return made
-
-    def _four(self, g: Values) -> Values:
-        """G times three elements."""
-        w = self.w
-        half = w.splat("half", "float", "0.5", ROWS)
-        outer = w.let("outer", f"fadd {VECTOR} {g[0]}, {g[2]}")
-        sums = [w.let("sum", f"{op} {VECTOR} {outer}, {g[1]}") for op in ("fadd", "fsub")]
-        return [g[0], *[w.let("half", f"fmul {VECTOR} {s}, {half}") for s in sums], g[2]]
