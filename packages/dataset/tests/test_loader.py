@@ -272,8 +272,9 @@ def test_a_batch_larger_than_the_dataset():
 
 @pytest.mark.parametrize(
     "settings",
-    [{"batch_size": 0}, {"batch_size": 2.0}, {"prefetch": -1}, {"seed": -1}, {"batch_size": True}],
-)
+    [{"batch_size": 0}, {"batch_size": 2.0}, {"prefetch": -1}, {"seed": -1}, {"batch_size": True},
+     {"shuffle": "yes"}, {"drop_last": None}, {"tensors": "no"}, {"persistent": [1]}],
+)  # fmt: skip
 def test_settings_that_make_no_sense(settings):
     with pytest.raises(DataValueError, match=next(iter(settings))):
         Loader(range(3), **settings)

@@ -37,6 +37,23 @@ def test_bands_cover_all_windows_and_see_all_that_the_image_has() -> None:
     assert divided > 500
 
 
+@pytest.mark.parametrize(
+    ("channels", "pixels", "padding", "spread"), [(32, 5, 2, 1), (64, 9, 2, 2), (16, 10, 6, 6)]
+)
+def test_an_image_has_the_same_bits_whatever_stands_beside_it(
+    channels: int, pixels: int, padding: int, spread: int
+) -> None:
+    pytest.importorskip("ingle_cpu")
+    images = RNG.standard_normal((96, channels, pixels, pixels)).astype(np.float32)
+    weight = RNG.standard_normal((32, channels, 3, 3)).astype(np.float32)
+    first: list[np.ndarray] = []
+    with it.device("cpu"):
+        for count in (1, 96):
+            x, w = it.asarray(images[:count]), it.asarray(weight)
+            first.append(it.conv2d(x, w, padding=padding, dilation=spread)[0].numpy())
+    np.testing.assert_array_equal(first[1], first[0])
+
+
 def test_windows_that_lose_little_stay_together() -> None:
     assert len(bands(56, 3, 56, 1, 1, -1)) == 1
     assert len(bands(33, 3, 33, 1, 2, -2)) == 1

@@ -120,15 +120,15 @@ class Loader:
         self.batch_size = _count(batch_size, "batch_size", least=1)
         self.prefetch = _count(prefetch, "prefetch", least=0)
         self.seed = as_seed(seed, "Loader")
-        self.shuffle = shuffle
-        self.drop_last = drop_last
+        self.shuffle = _switch(shuffle, "shuffle")
+        self.drop_last = _switch(drop_last, "drop_last")
         for name, given in (("collate", collate), ("transform", transform), ("augment", augment)):
             if given is not None and not callable(given):
                 raise DataValueError(f"Loader: {name} must be a function, got {given!r:.80}")
         self.collate = collate
         self.transform = transform
         self.augment = augment
-        self.tensors = tensors
+        self.tensors = None if tensors is None else _switch(tensors, "tensors")
         self.stats = LoaderStats()
         self._epoch = 0
         self._batch = 0  # batches of this epoch that were handed out
@@ -143,7 +143,7 @@ class Loader:
                 f"Loader: worker_kind must be 'threads' or 'processes', got {worker_kind!r}"
             )
         self.worker_kind = worker_kind
-        if persistent and (worker_kind != "processes" or not workers):
+        if _switch(persistent, "persistent") and (worker_kind != "processes" or not workers):
             raise DataValueError(
                 "Loader: persistent=True keeps processes: give workers=2, or more, and "
                 "worker_kind='processes'"
@@ -372,6 +372,13 @@ def _length(dataset: object, shuffle: bool) -> int | None:
             "shuffle=False and shuffle inside of it"
         )
     return None
+
+
+def _switch(value: object, name: str) -> bool:
+    """True or False; 0, 1 and NumPy's own are one of them, a word is not what it says."""
+    if not isinstance(value, (bool, int, np.bool_)) or value not in (0, 1):
+        raise DataValueError(f"Loader: {name} must be True or False, got {value!r:.60}")
+    return bool(value)
 
 
 def _count(value: object, name: str, least: int) -> int:

@@ -170,7 +170,7 @@ def _product(
     """A product with the windows of images, without the taps in padding where these are many."""
     first = zip(x.shape[2:], kernel, size, stride, spread, start, strict=True)
     divided = bands(*next(first))
-    if len(divided) == 1 or not pays(divided, kernel[0], x.shape[0] * math.prod(size[1:])):
+    if len(divided) == 1 or not pays(divided, kernel[0], math.prod(size[1:])):
         return _whole_product(matrices, x, kernel, size, stride, spread, start, groups)
     features, channels = matrices.shape[1], x.shape[1] // groups
     weight = it.reshape(matrices, (groups, features, channels, kernel[0], math.prod(kernel[1:])))

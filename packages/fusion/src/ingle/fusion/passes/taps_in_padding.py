@@ -16,6 +16,9 @@ LEAST_SAVED = 8
 """One multiplication in so many has to fall away, or windows stay together."""
 MOST_BANDS = 9
 """As many as five taps have at most; each is a product of its own."""
+IMAGES = 16
+"""Of how many images a batch is taken to be: how many there are must not decide over sums, which
+would give an image other bits beside other images."""
 MOVING = 128
 """Multiplications in whose time an element of the weight is copied and packed once more."""
 
@@ -66,10 +69,10 @@ def pays(divided: list[Band], taps: int, others: int) -> bool:
     Args:
         divided: the bands.
         taps: along their axis.
-        others: windows along further axes, of all images.
+        others: windows along further axes, of one image.
     """
     saved = sum(band.windows * (taps - band.taps) for band in divided)
-    return others * saved > MOVING * sum(band.taps for band in divided)
+    return IMAGES * others * saved > MOVING * sum(band.taps for band in divided)
 
 
 def _unseen(size: int, windows: int, stride: int, place: int) -> int:
