@@ -16,10 +16,8 @@ from ingle.fusion.ir.repeated_runs import Run, runs_of
 from ingle.fusion.ir.short_graph import UnlikeError
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.schedule import repeated_layers, scheduler
-from ingle.fusion.schedule.donation import donors
 from ingle.fusion.schedule.moved_groups import LoweredGroup
-from ingle.fusion.schedule.repeated_layers import ordered, shortened
-from ingle.fusion.schedule.schedule import laid_out
+from ingle.fusion.schedule.repeated_layers import ordered
 from ingle.fusion.schedule.scheduler import Scheduler
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype
@@ -36,47 +34,6 @@ def planned_at_once(monkeypatch):
     monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
     with it.device("cpu"):
         yield
-
-
-@pytest.fixture
-def both(monkeypatch):
-    """Plans what is compiled in both ways; the nodes of graphs with layers, and those planned."""
-    sequence, repeated, found, again = Scheduler.sequence, Scheduler._repeated, [], []
-
-    def noting_groups(self):
-        groups = repeated(self)
-        again.append(groups is not None)
-        return groups
-
-    monkeypatch.setattr(Scheduler, "_repeated", noting_groups)
-
-    def planned(scheduler, way):
-        lengths = []
-
-        def noting(graph, *given):
-            short = way(graph, *given)
-            lengths.extend([] if short is None else [len(short.graph.nodes)])
-            return short
-
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ingle.fusion.schedule.scheduler.shortened", noting)
-            return sequence(scheduler), lengths
-
-    def twice(self):
-        graph, pairs = self._graph, self._donors
-        whole, _ = planned(Scheduler(graph, self._legality, pairs), lambda *given: None)
-        now, lengths = planned(self, shortened)
-        if lengths:
-            assert again[-1], "layers were found, and the whole graph was planned"
-            assert list(now.calls) == list(whole.calls)
-            one, other = laid_out(now), laid_out(whole)
-            assert (one.arena, one.own, one.inline) == (other.arena, other.own, other.inline)
-            assert donors(one, pairs, ()) == donors(other, pairs, ())
-            found.append((len(graph.nodes), lengths[-1]))
-        return now
-
-    monkeypatch.setattr(Scheduler, "sequence", twice)
-    return found
 
 
 class Alternating(nn.Module):
@@ -169,7 +126,7 @@ def test_what_has_become_unlike_is_planned_whole(monkeypatch):
     """A pass may decide otherwise in the middle; then nothing is written again."""
     want = trained("mlp")
 
-    def unlike(self, groups):
+    def unlike(self, groups, pieces):
         raise UnlikeError
 
     monkeypatch.setattr(repeated_layers.Shortened, "groups", unlike)

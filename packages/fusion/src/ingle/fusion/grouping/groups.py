@@ -16,6 +16,7 @@ from .group import Coordinates, Group
 from .node_class import Role
 from .node_places import NodePlaces
 from .products_apart import StaysOut
+from .running_sums import running_sums
 from .topological_order import GroupOrder
 from .two_stage_reduction import kept_axes
 
@@ -72,6 +73,7 @@ class Grouping:
         self._order = GroupOrder()
         self._uses = uses
         self._apart = apart
+        self._running = running_sums(graph, views, roles)
         self._value_readers: dict[int, list[int]] | None = None
         self._alone: AbstractSet[int] = frozenset()
 
@@ -201,6 +203,8 @@ class Grouping:
 
     def _may_join(self, group: Group, position: int, args: list[int]) -> bool:
         """Whether a group that computes some of a map's arguments is one that takes maps up."""
+        if position in self._running and not self._running.isdisjoint(group.nodes):
+            return False
         if group.kind != "contraction":
             return group.kind != "host"
         (value,) = self._graph.nodes[position].results
@@ -380,6 +384,8 @@ class Grouping:
             return
         gathers = any(self._roles[p] == "gather" for p in other.nodes)
         if group.kind == "contraction" and (other.inner is not None or gathers):
+            return
+        if position in self._running:
             return
         both = other.inner is not None and group.inner is not None
         if both and (other.inner, other.lanes) != (group.inner, group.lanes):

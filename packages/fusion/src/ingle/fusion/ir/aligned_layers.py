@@ -7,10 +7,11 @@ middle of a layer of the old one, and so have values of two of them that follow 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from .graph import Graph
-from .layers import Layers, Spot, layers_of
+from .layers import Layers, Spot, layers_like, step_between
 from .short_graph import ShortGraph, UnlikeError
 
 FEWEST_ALIKE = 3
@@ -63,7 +64,7 @@ def aligned(short: ShortGraph, made: Graph, sources: Mapping[int, object]) -> Al
         UnlikeError: it has none, or it cannot be told which they are, or the one in the middle
             takes other things than those beside it.
     """
-    found = layers_of(made, FEWEST_ALIKE)
+    found = layers_like(made, FEWEST_ALIKE, short.layers)
     if found is None:
         raise UnlikeError
     theirs = short.layers
@@ -81,13 +82,14 @@ def aligned(short: ShortGraph, made: Graph, sources: Mapping[int, object]) -> Al
         if there is not None and not short.is_gone(layer) and found.holds(there[1]):
             pair = there[1], short.number_among_kept(layer)
             pairs.setdefault((there[0], place), []).append(pair)
-    turn, start = _numbering([*pairs.values()], short.steady, (found.first + found.last) // 2)
+    turn, start = _numbering([*pairs.values()], short.steady, _middle(made, found))
     chains = {place: Chain(None, 0) for place in fixed}
     for (place, of), ((layer, number), *_) in given.items():
         chains[place] = Chain(of, number - turn * layer - start)
     layers = _renumbered(found, turn, start)
     if not layers.first < short.steady < layers.last:
         raise UnlikeError
+    layers = layers._replace(steps=_steps(short, made, layers))
     _check_alike(short, short.whole, theirs, short.number_in_whole)
     _check_alike(short, made, layers, lambda layer: layer)
     near = _near(short, short.whole, theirs, short.number_in_whole)
@@ -131,6 +133,42 @@ def _given(
     return pairs, {*fixed}
 
 
+def _middle(made: Graph, found: Layers) -> int:
+    """The new layer that takes the place of the one behind which others were left out, where
+    nothing else tells: that from which it is furthest to where the next one's pieces begin."""
+    if not found.steps:
+        return (found.first + found.last) // 2
+    gaps: set[int] = set()
+    for place, number in found.steps:
+        row = range(found.first, found.last + 1)
+        starts = [made.values[made.nodes[found.nodes[place, n]].args[number]].data for n in row]
+        far = [abs(b - a) for a, b in pairwise(starts)]
+        gaps.add(found.first + far.index(max(far)))
+    if len(gaps) > 1:
+        raise UnlikeError
+    return gaps.pop()
+
+
+def _steps(short: ShortGraph, made: Graph, layers: Layers) -> dict[tuple[int, int], int]:
+    """How much further on pieces begin from each layer of the whole graph to the next one.
+
+    Raises:
+        UnlikeError: it is not as far to the layer behind those that were left out as it is to that
+            many layers.
+    """
+    found: dict[tuple[int, int], int] = {}
+    for place, number in layers.steps:
+        before, here, behind = [
+            made.values[made.nodes[layers.nodes[place, short.steady + by]].args[number]]
+            for by in (-1, 0, 1)
+        ]
+        step, far = step_between(before, here), step_between(here, behind)
+        if step is None or far != step * (short.left_out + 1):
+            raise UnlikeError
+        found[place, number] = step
+    return found
+
+
 def _numbering(alike: Sequence[Sequence[tuple[int, int]]], steady: int, middle: int) -> Spot:
     """The direction of the new layers by the old ones, and the number of the one that is 0."""
     if not alike:
@@ -156,7 +194,7 @@ def _renumbered(layers: Layers, turn: int, start: int) -> Layers:
     values = {v: (place, turn * layer + start) for v, (place, layer) in layers.value_spots.items()}
     return Layers(
         first, last, nodes, values, {spot: p for p, spot in nodes.items()},
-        {spot: v for v, spot in values.items()}, layers.moving,
+        {spot: v for v, spot in values.items()}, layers.moving, layers.steps,
     )  # fmt: skip
 
 
@@ -168,7 +206,9 @@ def _check_alike(short: ShortGraph, graph: Graph, layers: Layers, number: Number
         for beside in (-1, 1):
             layer = number(short.steady + beside)
             there = graph.nodes[layers.nodes[place, layer]].args
-            for a, b, moves in zip(here, there, moving, strict=True):
+            for n, (a, b, moves) in enumerate(zip(here, there, moving, strict=True)):
+                if (place, n) in layers.steps:
+                    continue
                 spot = layers.value_spots.get(a) if moves else None
                 if spot is None:
                     if a != b:
@@ -200,16 +240,32 @@ def _near(short: ShortGraph, graph: Graph, layers: Layers, number: Numbered) -> 
 def _untold(
     made: Graph, layers: Layers, blocks: Sequence[Sequence[int]], telling: set[int]
 ) -> set[int]:
-    """What blocks have made that neither take nor give what tells their layers, but at the ends."""
-    found: set[int] = set()
-    for block in blocks:
-        nodes = [made.nodes[position] for position in block]
-        spots = [layers.value_spots.get(v) for n in nodes for v in (*n.args, *n.results)]
-        if not any(spot is not None and spot[0] in telling for spot in spots):
-            for place in [layers.value_spots[r][0] for n in nodes for r in n.results]:
-                inner = range(layers.first + 1, layers.last)
-                found.update([layers.values[place, layer] for layer in inner])
-    return found
+    """What blocks have made of which nothing tells their layers, but at the ends.
+
+    A place tells, a piece that begins further on in the next layer does, and so does a block of
+    which it is known that takes what the block makes, or makes what it takes.
+    """
+    spots, waiting = layers.value_spots, [*blocks]
+    while True:
+        known = set[int]()
+        left: list[Sequence[int]] = []
+        for block in waiting:
+            nodes = [(made.nodes[p], layers.node_spots[p][0]) for p in block]
+            places = {spots[r][0] for node, _ in nodes for r in node.results}
+            for node, place in nodes:
+                taken = zip(node.args, layers.moving[place], strict=True)
+                places.update([spots[a][0] for a, moves in taken if moves and a in spots])
+            steps = {place for place, _ in layers.steps}
+            if telling.isdisjoint(places) and steps.isdisjoint([place for _, place in nodes]):
+                left.append(block)
+            else:
+                known |= places
+        if len(left) == len(waiting):
+            break
+        waiting, telling = left, telling | known
+    inner = range(layers.first + 1, layers.last)
+    results = [r for block in waiting for p in block for r in made.nodes[p].results]
+    return {layers.values[spots[r][0], layer] for r in results for layer in inner}
 
 
 def _check_apart(graph: Graph, layers: Layers, near: set[int], outputs: Sequence[int]) -> None:

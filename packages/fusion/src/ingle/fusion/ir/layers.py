@@ -3,15 +3,16 @@
 The forward pass goes through the layers in one direction, the gradient in the other, and each
 layer's parameters are inputs of both. A layer is a block of each run such that one layer becomes
 the next one when its values are replaced by those of the next: the same operations, on what the
-same operations of the next layer, or of the layers beside it, have made.
+same operations of the next layer, or of the layers beside it, have made. The turns of a loop over
+the steps of a sequence are layers, too: each takes a piece that begins a step further on.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, TypeAlias
 
-from .graph import Graph
-from .repeated_runs import Run, runs_of
+from .graph import Graph, Value
+from .repeated_runs import OF_LAYERS, OF_TURNS, Likeness, Run, runs_of
 
 FEWEST_LAYERS = 8
 """Fewer of them are planned in no time."""
@@ -32,6 +33,8 @@ class Layers(NamedTuple):
         nodes, values: the other way round, by spot.
         moving: for each place of a node whether its operands belong to layers, so that those of
             the next layer are others.
+        steps: for the operands that say where a piece begins, by the place of the node and the
+            number of the operand: how much further on that is in the next layer, if it is.
     """
 
     first: int
@@ -41,23 +44,62 @@ class Layers(NamedTuple):
     nodes: dict[Spot, int]
     values: dict[Spot, int]
     moving: dict[int, tuple[bool, ...]]
+    steps: dict[tuple[int, int], int]
 
     def holds(self, layer: int) -> bool:
         """Whether a number is that of a layer which is whole."""
         return self.first <= layer <= self.last
 
 
+class _Next(NamedTuple):
+    """What differs from a layer to the next one.
+
+    Attributes:
+        inputs: those of the next one by those of the layer.
+        steps: as those of `Layers`.
+    """
+
+    inputs: dict[int, int]
+    steps: dict[tuple[int, int], int]
+
+
 class _NoLayersError(Exception):
     """The runs do not belong together."""
 
 
-def layers_of(graph: Graph, fewest: int = FEWEST_LAYERS) -> Layers | None:
-    """The layers of a graph; None if it has none, or fewer than that."""
-    runs = runs_of(graph)
+def layers_of(graph: Graph) -> Layers | None:
+    """The layers of a graph; None if it has none, or few."""
+    found = _layers(graph, FEWEST_LAYERS, OF_LAYERS)
+    if found is None and any(n.op.operation.traits.starts is not None for n in graph.nodes):
+        found = _layers(graph, FEWEST_LAYERS, OF_TURNS)
+    return found
+
+
+def layers_like(graph: Graph, fewest: int, layers: Layers) -> Layers | None:
+    """The layers of what became of some of a graph's layers; None if it has fewer than that.
+
+    Where pieces begin further on in each of the graph's, they begin anywhere here: these need not
+    have followed each other.
+    """
+    return _layers(graph, fewest, OF_TURNS if layers.steps else OF_LAYERS, evenly=False)
+
+
+def step_between(one: Value, other: Value) -> int | None:
+    """How much further on a piece begins; None if that is no number, or if one of them is counted
+    from the front and the other from the end."""
+    if (one.kind, one.aval, other.kind) != ("constant", other.aval, "constant"):
+        return None
+    if type(one.data) is not int or type(other.data) is not int:
+        return None
+    return other.data - one.data if (one.data < 0) == (other.data < 0) else None
+
+
+def _layers(graph: Graph, fewest: int, likeness: Likeness, evenly: bool = True) -> Layers | None:
+    runs = runs_of(graph, likeness)
     if not runs or runs[0].blocks < fewest:
         return None
     try:
-        return _Matching(graph, runs, fewest).layers()
+        return _Matching(graph, runs, fewest, likeness.anywhere, evenly).layers()
     except _NoLayersError:
         return None
 
@@ -69,11 +111,17 @@ class _Matching:
         graph: whose layers are looked for.
         runs: its repeated runs.
         fewest: layers that are wanted.
+        anywhere: whether pieces of the next layer may begin elsewhere.
+        evenly: whether it is equally far to the next one everywhere.
     """
 
-    def __init__(self, graph: Graph, runs: list[Run], fewest: int) -> None:
+    def __init__(
+        self, graph: Graph, runs: list[Run], fewest: int, anywhere: bool, evenly: bool
+    ) -> None:
         self._graph = graph
         self._fewest = fewest
+        self._anywhere = anywhere
+        self._evenly = evenly
         self._maker = {r: p for p, node in enumerate(graph.nodes) for r in node.results}
         self._runs = runs
         self._block: dict[int, tuple[int, int]] = {}
@@ -175,20 +223,21 @@ class _Matching:
         full = max(map(len, inside.values()))
         best: list[int] = []
         row: list[int] = []
-        following: dict[int, dict[int, int]] = {}
+        following: dict[int, _Next] = {}
         for layer in sorted(inside):
-            pairs = None
+            found = None
             if len(inside[layer]) == full and len(inside.get(layer + 1, ())) == full:
-                pairs = self._followed(inside[layer], node_spots, nodes, value_spots, outputs)
-            if pairs is None:
+                found = self._followed(inside[layer], node_spots, nodes, value_spots, outputs)
+            if found is None:
                 row = []
                 continue
-            following[layer] = pairs
-            row = [*row, layer]
+            following[layer] = found
+            uneven = self._evenly and row and following[layer - 1].steps != found.steps
+            row = [layer] if uneven else [*row, layer]
             best = max(best, row, key=len)
         if len(best) + 1 < self._fewest:
             raise _NoLayersError
-        self._add_inputs([following[layer] for layer in best], best[0], value_spots, places)
+        self._add_inputs([following[layer].inputs for layer in best], best[0], value_spots, places)
         values.update({spot: value for value, spot in value_spots.items()})
         moving: dict[int, tuple[bool, ...]] = {}
         for position in inside[best[0]]:
@@ -196,15 +245,17 @@ class _Matching:
             here = self._graph.nodes[position].args
             there = self._graph.nodes[nodes[place, layer + 1]].args
             moving[place] = tuple([a != b for a, b in zip(here, there, strict=True)])
-        return Layers(best[0], best[-1] + 1, node_spots, value_spots, nodes, values, moving)
+        steps = following[best[0]].steps
+        return Layers(best[0], best[-1] + 1, node_spots, value_spots, nodes, values, moving, steps)
 
     def _followed(
         self, positions: list[int], node_spots: dict[int, Spot], nodes: dict[Spot, int],
         value_spots: dict[int, Spot], outputs: set[int],
-    ) -> dict[int, int] | None:  # fmt: skip
-        """Inputs of the next layer by those of a layer that becomes it; None if it does not."""
+    ) -> _Next | None:  # fmt: skip
+        """What differs in the next layer from a layer that becomes it; None if it does not."""
         graph = self._graph
         pairs: dict[int, int] = {}
+        steps: dict[tuple[int, int], int] = {}
         for position in positions:
             place, layer = node_spots[position]
             there = nodes.get((place, layer + 1))
@@ -216,7 +267,8 @@ class _Matching:
             for a, b in zip(one.results, other.results, strict=True):
                 if (a in outputs) != (b in outputs) or graph.values[a].aval != graph.values[b].aval:
                     return None
-            for a, b in zip(one.args, other.args, strict=True):
+            first = one.op.operation.traits.starts if self._anywhere else None
+            for number, (a, b) in enumerate(zip(one.args, other.args, strict=True)):
                 if a == b:
                     continue
                 spot = value_spots.get(a)
@@ -225,11 +277,17 @@ class _Matching:
                         return None
                     continue
                 kind, aval, _ = graph.values[a]
+                if kind == "constant" and first is not None and number >= first:
+                    step = step_between(graph.values[a], graph.values[b])
+                    if step is None:
+                        return None
+                    steps[place, number] = step
+                    continue
                 if kind not in ("input", "scalar") or graph.values[b][:2] != (kind, aval):
                     return None
                 if pairs.setdefault(a, b) != b or a in outputs or b in outputs:
                     return None
-        return pairs
+        return _Next(pairs, steps)
 
     def _add_inputs(
         self, following: list[dict[int, int]], first: int, value_spots: dict[int, Spot], places: int

@@ -67,6 +67,8 @@ class _Recipe(NamedTuple):
         made: its results.
         before: places of scalars that are written before it.
         operands: the value, or the place and how many layers ahead.
+        starts: of operands that say where a piece begins the number, where that is in the layer
+            that is written again, and how much further on in the next one.
     """
 
     op: Op
@@ -74,6 +76,7 @@ class _Recipe(NamedTuple):
     made: list[Value]
     before: list[int]
     operands: list[tuple[int | None, int]]
+    starts: list[tuple[int, Value, int]]
 
 
 class _Writing:
@@ -107,6 +110,7 @@ class _Writing:
         self._recipes: dict[int, _Recipe] = {}
         self._values: dict[Spot, int] = {}
         self._nodes: dict[Spot, int] = {}
+        self._starts: dict[Any, int] = {}
 
     def written(self) -> WrittenAgain:
         """The graph of all layers."""
@@ -135,7 +139,7 @@ class _Writing:
             layers.first, short.number_in_whole(layers.last),
             {position: spot for spot, position in self._nodes.items()},
             {value: spot for spot, value in self._values.items()},
-            self._nodes, self._values, layers.moving,
+            self._nodes, self._values, layers.moving, layers.steps,
         )  # fmt: skip
         return WrittenAgain(self._new, found, self._scalars)
 
@@ -188,7 +192,7 @@ class _Writing:
             recipe = self._recipes.get(position)
             if recipe is None:
                 recipe = self._recipes[position] = self._recipe(position)
-            op, place, made, before, operands = recipe
+            op, place, made, before, operands, starts = recipe
             for chain in before:
                 self._value(chain, layer)
             args = []
@@ -198,6 +202,8 @@ class _Writing:
                 else:
                     found = known.get((of, layer + number))
                     args.append(self._value(of, layer + number) if found is None else found)
+            for n, start, step in starts:
+                args[n] = self._start(start, step * (layer - self._short.steady))
             first, end = len(values), len(values) + len(made)
             self._nodes[place, layer] = len(nodes)
             nodes.append(_new(Node, (op, tuple(args), tuple(range(first, end)))))
@@ -220,7 +226,18 @@ class _Writing:
         end = nodes[position - 1].results[-1] + 1 if position else 0
         given = [n for n in range(end, node.results[0]) if values[n].kind == "scalar"]
         before = [spots[n][0] for n in given if n in spots]
-        return _Recipe(node.op, place, [values[r] for r in node.results], before, operands)
+        steps = enumerate([self._layers.steps.get((place, n), 0) for n in range(len(node.args))])
+        starts = [(n, values[node.args[n]], step) for n, step in steps if step]
+        return _Recipe(node.op, place, [values[r] for r in node.results], before, operands, starts)
+
+    def _start(self, first: Value, on: int) -> int:
+        """Where a piece of another layer begins, so much further on."""
+        number = first.data + on
+        found = self._starts.get((number, first.aval))
+        if found is None:
+            found = self._new.constant(number, first.aval.dtype)
+            self._starts[number, first.aval] = found
+        return found
 
     def _append(self, node: Node, spot: Spot, layer: int) -> None:
         """Writes a node of a layer for a layer, which may be another one."""

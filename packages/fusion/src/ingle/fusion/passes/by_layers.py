@@ -11,7 +11,7 @@ from ingle.tensor.operation import typed_key
 
 from ..ir.graph import Graph
 from ..ir.layers import Layers, layers_of
-from ..ir.repeated_runs import SHORTEST
+from ..ir.repeated_runs import OF_LAYERS
 from ..ir.short_graph import ShortGraph, UnlikeError
 from ..ir.written_again import Source, written_again
 from .decompose import Decomposed, decompose
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
     from ..fusion import Fusion
     from ..grouping.legality import Legality
 
-KEPT, STEADY = 5, 2
-"""Layers that passes see at least, and the one of these that is written again. Those at the ends
-become other things, and what takes a value of a layer in the middle is in a layer itself."""
+KEPT, TURNS = 5, 7
+"""Layers that passes see at least, and turns of a loop; the one in the middle is written again.
+Those at the ends become other things, and what takes a value of a layer in the middle is in a layer
+itself. Where one loop takes what another one has made, ends reach further into both."""
 FEWEST_RECORDED = 256
 """Graphs of fewer operations are decomposed in less time."""
 FEWEST_LEFT_OUT = 4
@@ -141,13 +142,28 @@ def by_layers(graph: Graph, layers: Layers | None, passes: Pass) -> tuple[Graph,
 
 
 def _short(graph: Graph, layers: Layers | None) -> ShortGraph | None:
-    if layers is None:
+    if layers is None or _adds_up_pieces(graph, layers):
         return None
     # Layers are looked for again in what passes make of these: small ones are not found in a few.
-    kept = max(KEPT, -(-SHORTEST // len(layers.moving)))
+    fewest = TURNS if layers.steps else KEPT
+    kept = max(fewest, -(-OF_LAYERS.shortest // len(layers.moving)))
     if layers.last - layers.first + 1 < kept + FEWEST_LEFT_OUT:
         return None
-    return ShortGraph.of(graph, layers, kept, STEADY)
+    return ShortGraph.of(graph, layers, kept, fewest // 2)
+
+
+def _adds_up_pieces(graph: Graph, layers: Layers) -> bool:
+    """Whether turns put pieces into zeros, as the gradients of what they take: the sum of these is
+    put together from the pieces of all turns."""
+    if not layers.steps:
+        return False
+    maker = {r: node.op for node in graph.nodes for r in node.results}
+    for place, _ in layers.steps:
+        node = graph.nodes[layers.nodes[place, layers.first]]
+        before = maker.get(node.args[0])
+        if node.op.operation.traits.access == "update" and before is not node.op:
+            return True
+    return False
 
 
 def _source(result: str | tuple[Any]) -> Source:

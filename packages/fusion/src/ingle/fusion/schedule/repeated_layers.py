@@ -10,14 +10,16 @@ more layers are planned, and then the whole graph.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ..ir.graph import Graph
 from ..ir.layers import Layers, layers_of
 from ..ir.short_graph import FEWEST_NODES, ShortGraph, UnlikeError
 from ..ir.views import Views
 from ..support.time_slices import tick
-from .moved_groups import LoweredGroup, MovedGroup, Numbered, Reference
+from .moved_groups import LoweredGroup, MovedGroup, Numbered, Piece, Reference
+from .moving_pieces import MovingPieces
 from .schedule import HostStep, arguments_of
 
 KEPT = (5, 7)
@@ -28,24 +30,24 @@ reach far into it. The one in the middle is written again; the two beside it hav
 class Shortened(ShortGraph):
     """A graph with fewer layers, whose groups are written again for the others."""
 
-    def positions(self, chosen: Sequence[int]) -> list[int]:
+    def positions(self, chosen: Sequence[int], pieces: MovingPieces) -> list[int]:
         """Nodes of the whole graph by those of this one.
 
         Raises:
             UnlikeError: other ones were chosen in the next layer.
         """
         groups = [LoweredGroup((p,), (), ()) for p in chosen]
-        return sorted([g.first for g in self._written(groups)])
+        return sorted([g.first for g in self._written(groups, pieces)])
 
-    def groups(self, groups: Sequence[LoweredGroup]) -> list[LoweredGroup]:
+    def groups(self, groups: Sequence[LoweredGroup], pieces: MovingPieces) -> list[LoweredGroup]:
         """Those of the whole graph, in an order in which they can run.
 
         Raises:
             UnlikeError: layers in the middle have other groups.
         """
-        return ordered(self._written(groups))
+        return ordered(self._written(groups, pieces))
 
-    def _written(self, groups: Sequence[LoweredGroup]) -> list[LoweredGroup]:
+    def _written(self, groups: Sequence[LoweredGroup], pieces: MovingPieces) -> list[LoweredGroup]:
         by_layer: dict[int | None, list[LoweredGroup]] = {}
         for group in groups:
             group = self._in_whole(group)
@@ -53,31 +55,49 @@ class Shortened(ShortGraph):
             if layer is None:
                 self._check_apart(group)
             by_layer.setdefault(layer, []).append(group)
-        steady = [self._moved(group) for group in by_layer.get(self.steady, ())]
-        for beside in (-1, 1):
-            there = {g.first: g for g in by_layer.get(self.steady + beside, ())}
-            next_to = self._beside(beside)
-            alike = [group.at(next_to) for group in steady]
-            if len(there) != len(alike) or any(there.get(g.first) != g for g in alike):
-                raise UnlikeError
-            by_layer[self.steady + beside] = alike  # whose parts all layers have in common
+        steady = self._steady(by_layer, pieces)
         found = by_layer.pop(None, [])
+        for by in range(-1, self.left_out + 2):
+            tick("writing layers again", len(steady))
+            begins = pieces.in_whole(self.steady + by)
+            found += [group.at(by.__add__, begins) for group in steady]
         for layer, those in by_layer.items():
             assert layer is not None
-            moved = [self._moved(group) for group in those]
-            for by in self._distances(layer):
-                tick("writing layers again", len(those))
-                found += [group.at(by.__add__) for group in moved]
+            if abs(layer - self.steady) > 1:
+                pieces.check_over(those)
+                by = 0 if layer < self.steady else self.left_out
+                found += [self._moved(group).at(by.__add__) for group in those]
+        return found
+
+    def _steady(
+        self, by_layer: Mapping[int | None, Sequence[LoweredGroup]], pieces: MovingPieces
+    ) -> list[MovedGroup]:
+        """The groups that are written again, which those of the layers beside are like."""
+        there = {
+            by: {group.first: group for group in by_layer.get(self.steady + by, ())}
+            for by in (0, -1, 1)
+        }
+        nodes, spots = self.layers.nodes, self.layers.node_spots
+        found: list[MovedGroup] = []
+        for group in by_layer.get(self.steady, ()):
+            place, _ = spots[group.first]
+            alike = {0: group}
+            for by in (-1, 1):
+                first = nodes.get((place, self.number_in_whole(self.steady + by)), -1)
+                if first not in there[by]:
+                    raise UnlikeError
+                alike[by] = there[by][first]
+            moved = self._moved(group, pieces.of(alike))
+            for by in (-1, 1):
+                if moved.at(self._beside(by), pieces.beside(by)) != alike[by]:
+                    raise UnlikeError
+            found.append(moved)
+        if any(len(those) != len(found) for those in there.values()):
+            raise UnlikeError
         return found
 
     def _beside(self, by: int) -> Numbered:
         return lambda layer: self.number_in_whole(layer + by)
-
-    def _distances(self, layer: int) -> Sequence[int]:
-        """How far what is made of a layer that is there is on in the whole graph."""
-        if layer == self.steady:
-            return range(self.left_out + 1)
-        return (0,) if layer < self.steady else (self.left_out,)
 
     def _in_whole(self, group: LoweredGroup) -> LoweredGroup:
         """With the positions of the whole graph; values stay those of the layers that are there."""
@@ -108,9 +128,11 @@ class Shortened(ShortGraph):
         if over or self.steady in within or not self.over.isdisjoint(group.nodes):
             raise UnlikeError
 
-    def _moved(self, group: LoweredGroup) -> MovedGroup:
+    def _moved(
+        self, group: LoweredGroup, pieces: Mapping[tuple[int, int], Piece] = MappingProxyType({})
+    ) -> MovedGroup:
         layers = self.layers
-        return MovedGroup(group, self._node, self._value, layers.nodes, layers.values)
+        return MovedGroup(group, self._node, self._value, layers.nodes, layers.values, pieces)
 
     def _node(self, position: int) -> Reference:
         spot = self.layers.node_spots.get(position)

@@ -25,6 +25,7 @@ from ..passes.decompositions import spreading
 from ..passes.sums_in_pieces import with_sums_in_pieces
 from ..support.time_slices import tick
 from .moved_groups import LoweredGroup
+from .moving_pieces import MovingPieces
 from .narrowing import narrowed
 from .rates import rates_of
 from .rematerialize import GroupedPlan, rematerialized
@@ -121,13 +122,15 @@ class Scheduler:
         if short is None:
             return None
         part = self._of(short.graph)
-        if self._rewrite_sums(short.positions(part.sums_in_two_steps())):
+        pieces = MovingPieces(short, part._views, self._views)
+        if self._rewrite_sums(short.positions(part.sums_in_two_steps(), pieces)):
             short = shortened(self._graph, self._layers, kept)
             if short is None:
                 return None
             part = self._of(short.graph)
-        groups = short.groups(part.groups())
-        inline = short.positions([*part._inline.values()])
+            pieces = MovingPieces(short, part._views, self._views)
+        groups = short.groups(part.groups(), pieces)
+        inline = short.positions([*part._inline.values()], pieces)
         if not is_complete(self._graph, self._views, groups):
             raise UnlikeError
         self._inline = {self._graph.nodes[p].results[0]: p for p in inline}
