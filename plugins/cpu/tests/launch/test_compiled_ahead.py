@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -12,12 +12,16 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile, pipeline
+from ingle.fusion.device.kernels import ContractionCall
+from ingle.fusion.grouping import groups
 from ingle.fusion.runtime import graph_plans
 from ingle.fusion.support import time_slices
 from ingle.fusion.support.switching import OFTEN
 from ingle_cpu.jit.engine import KernelCompileError
 from ingle_cpu.launch import compiled_ahead, whole_entries
 from ingle_cpu.matmul.code import driver_address
+from ingle_cpu.matmul.joined_rows import problem_of, with_rows_joined
+from ingle_cpu.matmul.problem import Problem
 
 X = np.random.default_rng(4).standard_normal((6, 8))
 
@@ -128,6 +132,43 @@ def test_what_all_plans_run_is_begun_with_once_before_the_first_one_is_made(
     compile(f)(x).numpy(), compile(lambda x: f(x) + 1.0)(x).numpy()
     assert planned == [1, 1]
     assert begun == [[driver_address] if contracts else []]
+
+
+def test_products_are_begun_before_it_is_known_what_becomes_of_their_results(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each as the plan will run it: code for another one would be made for nothing."""
+    begun: list[set[Problem]] = []
+    grouped: list[int] = []
+    ahead = compiled_ahead.compiled_ahead
+
+    def beginning(calls: Iterable[object]) -> threading.Thread | None:
+        products = [c for c in calls if isinstance(c, ContractionCall)]
+        begun.append({problem_of(with_rows_joined(c)) for c in products})
+        return ahead(products)
+
+    def grouped_now(*args: Any) -> Any:
+        grouped.append(len(begun))
+        return groups.grouped(*args)
+
+    monkeypatch.setattr(compiled_ahead, "compiled_ahead", beginning)
+    monkeypatch.setattr("ingle.fusion.schedule.scheduler.grouped", grouped_now)
+    rng = np.random.default_rng(1)
+    image = rng.standard_normal((2, 3, 9, 9)).astype(np.float32)
+    kernel, weight = rng.standard_normal((8, 3, 3, 3)), rng.standard_normal((5, 8))
+
+    def f(x: it.Tensor, k: it.Tensor, w: it.Tensor) -> it.Tensor:
+        y = it.relu(it.conv2d(x, k, padding=1)) * 0.5
+        y = it.mean(y @ it.permute_dims(y, (0, 1, 3, 2)), axis=(2, 3))
+        return it.tanh(it.linear(y, w)) @ w @ it.permute_dims(w, (1, 0))
+
+    given = [it.asarray(a, device="cpu", dtype="float32") for a in (image, kernel, weight)]
+    found = compile(f)(*given).numpy()
+    assert grouped[0] == 1
+    first, last = begun
+    assert first == last
+    assert len(first) > 3
+    np.testing.assert_allclose(found, f(*given).numpy(), rtol=1e-4, atol=1e-4)
 
 
 def attending(x: it.Tensor) -> it.Tensor:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 
 from ..ir.broadcast_axes import ANYWHERE, GATHERED, alignment
@@ -44,6 +44,14 @@ def grouped(
     grouping = Grouping(graph, views, roles, uses_of(graph, views, roles), apart)
     grouping.place_all(alone)
     return grouping
+
+
+def products_alone(graph: Graph, views: Views, roles: list[Role]) -> Iterator[Group]:
+    """Each product of a graph as a group of itself; the arguments are those of `grouped`."""
+    grouping = Grouping(graph, views, roles, uses_of(graph, views, roles), lambda *_: True)
+    for position, role in enumerate(roles):
+        if role == "contraction":
+            yield grouping.product(position)
 
 
 class Grouping:
@@ -128,7 +136,7 @@ class Grouping:
         if role in ("host", "assembly"):
             group = Group(role, [position])
         elif role == "contraction":
-            group = self._product(position)
+            group = self.product(position)
         elif role == "reduce":
             space = self.places.shape(node.args[0])
             axes = folded_axes(node.op, len(space))
@@ -146,7 +154,7 @@ class Grouping:
         self._order.add(group, self._before(position, self._sources(position)))
         return group
 
-    def _product(self, position: int) -> Group:
+    def product(self, position: int) -> Group:
         """A group around a matrix product, on the axes that its reader has in place of its rows."""
         (value,) = self._graph.nodes[position].results
         windows = window_loops(self._graph.nodes[position].op, self.places.shape(value))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from ingle.tensor.contract import Aval, Handle, Scalar
@@ -229,7 +229,7 @@ class KernelDevice(Protocol):
         what nearly all such plans need beside that."""
         ...
 
-    def begin_compiling(self, calls: Sequence[Call | HostStep]) -> None:
+    def begin_compiling(self, calls: Iterable[Call | HostStep]) -> None:
         """Says what `executable` will be asked to compile soon, for a device that can begin with it
         beside what goes on until then."""
         ...

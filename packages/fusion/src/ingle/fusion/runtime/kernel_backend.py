@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -307,7 +307,7 @@ class KernelBackend(EagerBackend):
     def begin_planning(self, graph: Graph) -> None:
         """Nothing is compiled before it is asked for."""
 
-    def begin_compiling(self, calls: Sequence[Call | HostStep]) -> None:
+    def begin_compiling(self, calls: Iterable[Call | HostStep]) -> None:
         """Nothing is compiled before it is asked for."""
 
     def executable(

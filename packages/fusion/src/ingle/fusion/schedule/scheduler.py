@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..grouping.group import Group
-from ..grouping.groups import Grouping, grouped
+from ..grouping.groups import Grouping, grouped, products_alone
 from ..grouping.legality import Legality
 from ..grouping.node_class import roles_of
 from ..grouping.products_apart import stays_out
@@ -32,7 +32,7 @@ from .rematerialize import GroupedPlan, rematerialized
 from .repeated_layers import KEPT, is_complete, shortened
 from .schedule import Call, HostStep, KernelSequence
 
-Begin: TypeAlias = Callable[[Sequence["Call | HostStep"]], None]
+Begin: TypeAlias = Callable[[Iterable["Call | HostStep"]], None]
 """Is told of calls whose kernels will be compiled."""
 
 Begun: TypeAlias = "NestBuilder | Sequence[Call | HostStep]"
@@ -158,9 +158,22 @@ class Scheduler:
     def sums_in_two_steps(self) -> list[int]:
         """The positions of sums over rows that kernels can make in two steps."""
         self._begin()
+        self._begin_products()
         self._first = self._grouping()
         device = self._legality.device
         return sums_in_two_steps(self._graph, self._views, self._first, device)
+
+    def _begin_products(self) -> None:
+        """Has products compiled from here on, whose code is the longest: how their operands lie is
+        known, and mostly stays so; what becomes of their results has code of its own."""
+        if self._begin_compiling is None:
+            return
+        of = self._graph, self._views
+        builders = (
+            ContractionBuilder(*of, g, self._inline, self._graph.nodes[g.nodes[0]].results)
+            for g in products_alone(*of, self._roles)
+        )
+        self._begin_compiling(call for b in builders if (call := b.build()) is not None)
 
     def groups(self) -> list[LoweredGroup]:
         """The groups in order, with their calls."""
