@@ -50,6 +50,12 @@ FUNCTIONS: dict[str, tuple[Callable[[it.Tensor], it.Tensor], Callable[[Array], A
     "sigmoid": (it.sigmoid, special.expit),
     "silu": (it.silu, lambda x: x * special.expit(x)),
     "tanh": (it.tanh, np.tanh),
+    "softplus": (it.softplus, lambda x: np.logaddexp(x, 0)),
+    "softplus, steeper": (
+        lambda x: it.softplus(x, 3.0, 5.0),
+        lambda x: np.where(3 * x > 5, x, np.logaddexp(3 * x, 0) / 3),
+    ),
+    "mish": (it.mish, lambda x: x * np.tanh(np.logaddexp(x, 0))),
 }
 
 

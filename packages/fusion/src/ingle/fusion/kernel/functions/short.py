@@ -64,8 +64,18 @@ def tanh(dtype: str, x: Expression) -> Expression:
 
 def _decay(a: Expression, rate: float) -> tuple[Expression, Expression]:
     """exp(-a) at some rate, and the reciprocal of one more than that."""
-    decay = (a.at_most(_FLAT / rate) * (-rate / math.log(2))).call("short_exp2")
+    decay = exp_of_negative(a, rate)
     return decay, (decay + 1.0).call("short_reciprocal")
+
+
+def exp_of_negative(a: Expression, rate: float = 1.0) -> Expression:
+    """exp(-a) at some rate, of numbers that are not negative."""
+    return (a.at_most(_FLAT / rate) * (-rate / math.log(2))).call("short_exp2")
+
+
+def log1p_of_unit(x: Expression) -> Expression:
+    """log(1 + x) of numbers from 0 to 1."""
+    return x * x.polynomial(c.SHORT_LOG32)
 
 
 def reciprocal(dtype: str, x: Expression) -> Expression:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...kernel.code import SIZES
+from ...kernel.code import COMPOSITE, HALVES, SIZES
 from ...kernel.nest import Map, Nest, is_copy, is_flat
 from .dialect import VectorDialect
 from .inner import InnerNest, RowPlace
@@ -19,8 +19,9 @@ from .text import Scope
 
 BYTES = 16
 """Of a load or store."""
-_IN_FLIGHT = 2
-"""Vectors of the smallest operand that a work item loads before it computes."""
+_IN_FLIGHT, _IN_LONG_FLIGHT = 2, 4
+"""Vectors of the smallest operand that a work item loads before it computes; the latter of half
+types with functions, which compute for as long as memory takes to answer."""
 MOST_REGISTERS = 64
 """For what is loaded and stored: more would leave room for few work items."""
 
@@ -41,8 +42,11 @@ def vector_elements(nest: Nest) -> int:
 def vectors_in_flight(nest: Nest) -> int:
     """How many vectors a work item takes."""
     each = vector_elements(nest)
-    registers = sum(each * SIZES[o.dtype] // 4 for o in nest.operands if o.lane == "unit")
-    return _IN_FLIGHT if registers * _IN_FLIGHT <= MOST_REGISTERS else 1
+    units = [o.dtype for o in nest.operands if o.lane == "unit"]
+    registers = sum(each * SIZES[dtype] // 4 for dtype in units)
+    computes = any(i.name in COMPOSITE for i in nest.stages[0].code)
+    count = _IN_LONG_FLIGHT if computes and HALVES.issuperset(units) else _IN_FLIGHT
+    return next((n for n in (count, _IN_FLIGHT) if registers * n <= MOST_REGISTERS), 1)
 
 
 def vector_items(nest: Nest, count: int) -> int:
