@@ -19,7 +19,7 @@ from ingle.tensor.errors import SettingError
 from ingle_cpu.launch import executable
 from ingle_cpu.launch.plan_store import CpuPlanStore, _read_packing, _written_operand
 from ingle_cpu.matmul import blocking, machine, prepacked, winograd
-from ingle_cpu.matmul.problem import Problem
+from ingle_cpu.matmul.problem import Choice, Problem
 from ingle_cpu.matmul.taps_packing import WINOGRAD
 from ingle_cpu.matmul.winograd import winograd_choice, winograd_of
 
@@ -79,11 +79,15 @@ def operands(case: tuple[Any, ...], taps: int = 3) -> tuple[Any, Any, Problem]:
     return a, x, problem_of(case, x, taps)
 
 
-def results(case: tuple[Any, ...], a: Any, x: Any, problem: Problem, workers: int = 1) -> Any:
-    """What patches give, as (images, features, places)."""
+def choice_of(problem: Problem, workers: int) -> Choice:
     lying = winograd_of(problem)
     assert lying is not None
-    found = product(a, x, problem, winograd_choice(problem, lying, workers))
+    return winograd_choice(problem, lying, workers)
+
+
+def results(case: tuple[Any, ...], a: Any, x: Any, problem: Problem, workers: int = 1) -> Any:
+    """What patches give, as (images, features, places)."""
+    found = product(a, x, problem, choice_of(problem, workers))
     images, m = case[:2]
     if case[-1]:
         return found.reshape(m, images, -1).swapaxes(0, 1)
@@ -111,6 +115,58 @@ def test_results_are_right_and_nothing_else_is_read_or_written(
     assert (np.abs(found - wanted) <= EPS * terms).all()
     for workers in (2, 3, 7):
         np.testing.assert_array_equal(results(case, a, x, problem, workers), found)
+
+
+VOLUMES: tuple[tuple[Any, ...], ...] = (
+    # images along three axes, places, taps of the first axis, start, spread
+    ((4, 9, 10), (4, 9, 10), 3, (-1, -1, -1), (1, 1, 1)),
+    ((5, 8, 7), (5, 8, 7), 3, (1, 1, 1), (-1, -1, -1)),  # taps that go backwards
+    ((7, 9, 9), (3, 9, 9), 3, (0, -1, -1), (2, 1, 1)),  # every other image
+    ((2, 9, 8), (8, 8, 11), 5, (-5, -2, -3), (1, 1, 1)),  # much around, some see nothing
+)
+
+
+@pytest.mark.usefixtures("cheap")
+@pytest.mark.parametrize("taps", TAPS)
+@pytest.mark.parametrize("volume", VOLUMES)
+def test_places_may_see_several_images(volume: tuple[Any, ...], taps: int) -> None:
+    image, places, first_taps, start, spread = volume
+    rng = np.random.default_rng(taps)
+    kernel, channels, m = (first_taps, taps, taps), 5, 10
+    x = guarded(rng.standard_normal((2, channels, *image)).astype(np.float32))
+    weight = rng.standard_normal((m, channels, *kernel)).astype(np.float32)
+    batch, channel, *along = (s // x.itemsize for s in x.strides)
+    windows = Windows(
+        False, kernel, places, (1, 1, 1), spread, start, image, channel, tuple(along)
+    )  # fmt: skip
+    k, n = weight[0].size, math.prod(places)
+    strides = (0, 0, k, 1), (batch, 0, 0, 0)
+    problem = Problem("float32", "float32", (2, 1), m, n, k, *strides, windows)
+    a = guarded(weight.reshape(m, k))
+    for number in (0.5, np.nan, np.inf):
+        x[1, 3, image[0] - 1, 4, 2] = number
+        wanted, terms = volumes(x, weight, places, start, spread)
+        one, three = (product(a, x, problem, choice_of(problem, n)) for n in (1, 3))
+        np.testing.assert_array_equal(three, one)
+        made, finite = one.reshape(wanted.shape), np.isfinite(wanted)
+        assert (np.abs(made[finite] - wanted[finite]) <= EPS * terms).all()
+        np.testing.assert_array_equal(made[~finite], wanted[~finite].astype(np.float32))
+
+
+def volumes(x: Any, weight: Any, places: Any, start: Any, spread: Any) -> tuple[Any, float]:
+    """What convolutions of three axes give, and the largest sum of absolute products."""
+    reach = 12
+    around = np.pad(x.astype(np.float64), [(0, 0)] * 2 + [(reach, reach)] * 3)
+    made = terms = np.zeros((len(x), len(weight), *places))
+    for tap in np.ndindex(weight.shape[2:]):
+        first = [reach + begin + t * s for begin, t, s in zip(start, tap, spread, strict=True)]
+        seen_by = around[(..., *[slice(f, f + n) for f, n in zip(first, places, strict=True)])]
+        factor = weight[(..., *tap)].astype(np.float64)
+        with np.errstate(invalid="ignore"):
+            made = made + np.einsum("mc,nc...->nm...", factor, seen_by)
+        finite = np.nan_to_num(np.abs(seen_by), posinf=0)
+        terms = terms + np.einsum("mc,nc...->nm...", np.abs(factor), finite)
+    return made, float(terms.max())
 
 
 @pytest.mark.parametrize("order", ["backwards", "channels last", "every other"])
@@ -179,6 +235,7 @@ def test_it_depends_on_sizes_and_not_on_how_operands_lie() -> None:
         problem._replace(windows=windows._replace(spread=(2, 2))),
         problem._replace(windows=windows._replace(spread=(1, -1))),
         problem._replace(windows=windows._replace(kernel=(3, 1))),
+        problem._replace(windows=windows._replace(kernel=(3, 5)), k=32 * 15),
         problem._replace(windows=windows._replace(kernel=(4, 4)), k=32 * 16),
         problem._replace(windows=windows._replace(places=(4, 4)), n=16),
         problem._replace(windows=windows._replace(over_places=True)),

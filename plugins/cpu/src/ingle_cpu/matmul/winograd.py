@@ -9,10 +9,11 @@ numbers; products of these, summed over channels, are turned into the 2x2 result
 
 With 5x5 taps a patch of 6x6 elements becomes 49 numbers, in place of 100 multiplications: along
 each axis there are three taps, and two beside them. `winograd_turning_ir.py` says what A, B and G
-are. So there are 16 or 49 products of matrices, features by channels by patches. A unit of work
-takes patches that stay in its caches from one end to the other. Where a result is not finite, it is
-computed anew as the sum that defines it: what a number that is not finite does to its neighbours in
-a patch is undone.
+are. So there are 16 or 49 products of matrices, features by channels by patches; of images along
+three axes each tap along the first one has channels of its own. A unit of work takes patches that
+stay in its caches from one end to the other. Where a result is not finite, it is computed anew as
+the sum that defines it: what a number that is not finite does to its neighbours in a patch is
+undone.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class Winograd(NamedTuple):
         flipped: whether the taps go backwards.
         tall, wide: rows of patches of an image, and patches of a row.
         rows: rows of patches of all images of a matrix.
+        channels: of the images, times how many of these a place sees: several along three axes.
     """
 
     form: PatchForm
@@ -64,6 +66,7 @@ class Winograd(NamedTuple):
     tall: int
     wide: int
     rows: int
+    channels: int
 
     @property
     def first(self) -> tuple[int, int]:
@@ -97,10 +100,10 @@ def _winograd(problem: Problem) -> Winograd | None:
     tall, wide = -(-of.places1 // 2), -(-of.places2 // 2)
     if tall * wide < FEWEST_PATCHES:
         return None
-    form = FORMS[problem.windows.kernel[-1]]
-    if not _pays(form, problem.m, of.channels, tall * wide, of.places1 * of.places2):
+    form, channels = FORMS[problem.windows.kernel[-1]], of.channels * of.taps0
+    if not _pays(form, problem.m, channels, tall * wide, of.places1 * of.places2):
         return None
-    return Winograd(form, of, of.spread2 < 0, tall, wide, of.places0 * tall)
+    return Winograd(form, of, of.spread2 < 0, tall, wide, of.places0 * tall, channels)
 
 
 def _pays(form: PatchForm, features: int, channels: int, patches: int, places: int) -> bool:
@@ -117,29 +120,20 @@ def may_be_winograd(windows: Windows | None, dtype: str, m: int, k: int) -> bool
     have another order."""
     if windows is None or windows.over_places or dtype != "float32" or target().width != REGISTER:
         return False
-    *images, height, width = [(1, 1, 0)] * (2 - len(windows.kernel)) + [*_axes(windows)]
-    if height != width or height[0] not in FORMS or height[1:] not in ((1, 1), (1, -1)):
+    if len(windows.kernel) < 2 or any(step != 1 for step in windows.steps):
         return False
-    form = FORMS[height[0]]
+    taps, *others = windows.kernel[-2:]
+    if taps not in FORMS or others != [taps] or windows.spread[-2:] not in ((1, 1), (-1, -1)):
+        return False
+    form = FORMS[taps]
     if not has_sizes((m, k)) and not _pays(form, m, k // form.taps**2, 1, 4):
         return False
-    return all(axis == (1, 1, 0) for axis in images) and is_wanted()
-
-
-def _axes(windows: Windows) -> list[tuple[int, int, int]]:
-    """Of each image axis taps, step and spread; of axes with one tap its start and not its spread,
-    which makes no difference."""
-    found = []
-    for taps, step, spread, start in zip(
-        windows.kernel, windows.steps, windows.spread, windows.start, strict=True
-    ):
-        found.append((taps, step, start if taps == 1 else spread))
-    return found
+    return is_wanted()
 
 
 def winograd_choice(problem: Problem, lying: Winograd, workers: int) -> Choice:
     """Units of work; how they are cut decides no bit."""
-    of_column = lying.form.numbers * lying.windows.channels * SIZES[problem.a_dtype]
+    of_column = lying.form.numbers * lying.channels * SIZES[problem.a_dtype]
     most = min(COLUMNS, MOST_BYTES // of_column)
     rows = max(1, most // lying.wide)
     bands = -(-lying.rows // rows)

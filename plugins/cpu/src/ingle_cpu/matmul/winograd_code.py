@@ -31,7 +31,7 @@ class WinogradArgs(NamedTuple, Generic[T]):
     micro3: T
     epilogue: T
     m: T  # features
-    channels: T
+    channels: T  # times the images that a place sees
     panels: T  # of features, a tile high each
     at_once: T  # panels that are multiplied before results are made of them
     group: T  # features whose results go through the epilogue together
@@ -44,6 +44,10 @@ class WinogradArgs(NamedTuple, Generic[T]):
     places2: T
     image1: T
     image2: T
+    image_taps: T  # how many images a place sees
+    image_start: T  # which one the first place sees first, and from one to the next
+    image_spread: T
+    images: T  # how many there are
     image: T  # from image to image
     channel: T
     line: T
@@ -132,6 +136,28 @@ class WinogradCode(EpilogueCode):
 
     def store(self, value: str, place: str, kind: str = "") -> None:
         self.w.do(f"store {kind or self.vector} {value}, ptr {place}, align {SIZE}")
+
+    def plane(self, c: str, number: str) -> tuple[str, str]:
+        """What the places of an image see by one of the channels, and whether it is there."""
+        of = self.of
+        channel, tap = self.op("udiv", c, of.image_taps), self.op("urem", c, of.image_taps)
+        first = self.plus(number, of.image_start)
+        place, there = self.reached(first, tap, of.image_spread, of.images)
+        plane = self.shift(self.b, self.times(channel, of.channel))
+        return self.shift(plane, self.times(place, of.image)), there
+
+    def reached(self, first: str, tap: str, spread: str, size: str) -> tuple[str, str]:
+        """What a tap sees along an axis, as an element that there is, and whether it is that one.
+
+        Args:
+            first: what the first tap sees.
+            tap: which one.
+            spread: from tap to tap.
+            size: how many elements there are.
+        """
+        wanted = self.plus(first, self.times(tap, spread))
+        there = self.most(self.least(wanted, self.minus(size, "1")), "0")
+        return there, self.equal(wanted, there)
 
     def place_of(self, row: str) -> str:
         """The number of the first place of a row of patches."""

@@ -90,7 +90,7 @@ def _args(
     top, left = lying.first
     begin = max(0, -left)
     seen = max(0, min(2 * lying.wide + form.patch - 2, of.image2 - left) - begin)
-    matrix = of.channels * vectors * size
+    matrix = lying.channels * vectors * size
     at_once = min(AT_ONCE, -(-problem.m // ROWS))
     group = min(max(1, GROUP_BYTES // (results * SIZE)), at_once * ROWS)
     pointers_at = max(_ARGUMENTS, aligned(8 * arguments))
@@ -105,11 +105,12 @@ def _args(
     micros = [micro_address(tile, problem.a_dtype, target()) for tile in _tiles(choice)]
     a_row, a_k = (s * SIZE for s in problem.a_strides[-2:])
     return WinogradArgs._make((
-        *micros, epilogue, problem.m, of.channels, -(-problem.m // ROWS), at_once, group,
+        *micros, epilogue, problem.m, lying.channels, -(-problem.m // ROWS), at_once, group,
         choice.row_blocks, choice.panel_blocks, lying.rows, lying.tall, lying.wide,
-        of.places1, of.places2, of.image1, of.image2, of.stride0, of.channel, of.stride1,
-        of.stride2, top, left, begin, seen, of.start1, of.start2, of.spread1, a_row, a_k,
+        of.places1, of.places2, of.image1, of.image2, of.taps0, of.start0, of.spread0, of.image0,
+        of.stride0, of.channel, of.stride1, of.stride2, top, left, begin, seen,
+        of.start1, of.start2, of.spread1, a_row, a_k,
         *batches[1:], *three_steps(problem.b_strides, SIZE), 0, 0, 0, 0, pitch, line, results,
-        matrix, taps_matrix(problem.m, of.channels), worker_bytes, pointers_at, lines_at,
+        matrix, taps_matrix(problem.m, lying.channels), worker_bytes, pointers_at, lines_at,
         turned_at, columns_at, products_at, results_at,
     ))  # fmt: skip

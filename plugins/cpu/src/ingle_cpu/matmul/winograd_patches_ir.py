@@ -24,11 +24,10 @@ class PatchCode(WinogradCode):
     def turn_channel(self, c: str, _: Values) -> Values:
         """What a channel of all patches is turned into, as rows of the panels of columns."""
         w, of = self.w, self.of
-        channel = self.shift(self.b, self.times(c, of.channel))
 
         def row(r: str, _: Values) -> Values:
             number, y = self.op("udiv", r, of.tall), self.op("urem", r, of.tall)
-            image = self.shift(channel, self.times(number, of.image))
+            image, there = self.plane(c, number)
             # All but two lines are those of the patches above, unless there are none.
             above = w.let("above", f"icmp sgt i64 {r}, {self.first}")
             inside = w.let("inside", f"icmp sgt i64 {y}, 0")
@@ -36,7 +35,7 @@ class PatchCode(WinogradCode):
             new = self.choose(shared, str(self.form.patch - 2), "0")
             top = self.times(y, "2")
             first, end = self.plus(top, new), self.plus(top, str(self.form.patch))
-            w.loop("line", first, end, "1", [], lambda n, _: self._copy(image, n))
+            w.loop("line", first, end, "1", [], lambda n, _: self._copy(image, there, n))
             places = [self._line(self.plus(top, str(k))) for k in range(self.form.patch)]
             below = self.bytes(self.times(self.minus(r, self.first), of.wide))
             to = self.shift(self.turned, below)
@@ -52,14 +51,15 @@ class PatchCode(WinogradCode):
         slot = self.op("urem", number, str(self.form.patch))
         return self.shift(self.lines, self.times(slot, self.line_pitch))
 
-    def _copy(self, image: str, number: str) -> Values:
-        """A line of an image, or zeros above and below."""
+    def _copy(self, image: str, there: str, number: str) -> Values:
+        """A line of an image, or zeros above and below, and of one that is not there."""
         w, of = self.w, self.of
         y = self.plus(number, of.top)
         to = self.shift(self._line(number), self.bytes(of.begin))
         first = self.times(self.most(of.left, "0"), of.element)
         source = self.shift(image, self.plus(self.times(y, of.line), first))
         inside = w.let("inside", f"icmp ult i64 {y}, {of.image1}")
+        inside = w.let("inside", f"and i1 {inside}, {there}")
         dense = self.equal(of.element, str(SIZE))
         long = w.let("long", f"icmp sge i64 {of.seen}, {self.lanes}")
         whole = w.let("whole", f"and i1 {dense}, {long}")

@@ -108,7 +108,7 @@ class ResultCode(WinogradCode):
             def anew() -> Values:
                 number = self.plus(self.place, n)
                 of_image = self.times(of.places1, of.places2)
-                image = self.shift(self.b, self.times(self.op("udiv", number, of_image), of.image))
+                image = self.op("udiv", number, of_image)
                 inside = self.op("urem", number, of_image)
                 y, x = self.op("udiv", inside, of.places2), self.op("urem", inside, of.places2)
                 self.store(self._defined(weight, image, y, x), at, "float")
@@ -122,17 +122,19 @@ class ResultCode(WinogradCode):
     def _defined(self, weight: str, image: str, y: str, x: str) -> str:
         """The sum over channels and taps of a place."""
         w, of, taps = self.w, self.of, str(self.form.taps)
+        first_row, first_column = self.plus(y, of.start1), self.plus(x, of.start2)
 
         def channel(c: str, carried: Values) -> Values:
-            plane = self.shift(image, self.times(c, of.channel))
+            plane, there = self.plane(c, image)
 
             def line(t1: str, carried: Values) -> Values:
-                row, inside_row = self._reached(y, of.start1, t1, of.image1)
+                row, inside = self.reached(first_row, t1, of.spread, of.image1)
+                inside_row = w.let("inside", f"and i1 {inside}, {there}")
                 here = self.shift(plane, self.times(row, of.line))
 
                 def tap(t2: str, carried: Values) -> Values:
                     total, at = carried
-                    column, inside = self._reached(x, of.start2, t2, of.image2)
+                    column, inside = self.reached(first_column, t2, of.spread, of.image2)
                     value = self.load(self.shift(here, self.times(column, of.element)), "float")
                     sees = w.let("sees", f"and i1 {inside_row}, {inside}")
                     value = self.choose(sees, value, "0.0", "float")
@@ -151,10 +153,3 @@ class ResultCode(WinogradCode):
 
         first = [("float", "0.0"), ("ptr", weight)]
         return w.loop("channel", "0", of.channels, "1", first, channel)[0]
-
-    def _reached(self, place: str, start: str, tap: str, image: str) -> tuple[str, str]:
-        """What a tap of a place sees along an axis, as an element that there is, and whether it is
-        that one."""
-        wanted = self.plus(self.plus(place, start), self.times(tap, self.of.spread))
-        there = self.most(self.least(wanted, self.minus(image, "1")), "0")
-        return there, self.equal(wanted, there)

@@ -15,8 +15,8 @@ from .winograd_taps_ir import TapsArgs
 def taps_packing(problem: Problem, lying: Winograd) -> TapsPacking:
     """The taps of a problem."""
     row, tap = (s * SIZE for s in problem.a_strides[-2:])
-    taps, channels = lying.form.taps, lying.windows.channels
-    return TapsPacking(taps, problem.m, channels, row, tap, lying.flipped)
+    taps = lying.form.taps
+    return TapsPacking(taps, problem.m, lying.channels, row, tap, lying.flipped)
 
 
 def turned_taps(packing: TapsPacking, pointers: tuple[Pointer, Pointer]) -> EntrySpec:
