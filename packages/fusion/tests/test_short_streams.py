@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.fusion import AHEAD, READ
+from ingle.fusion.runtime.at_once import AHEAD, READ
 from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.fusion.runtime.replay import Replay
 from ingle.fusion.stream import SMALL
@@ -69,7 +69,7 @@ def test_what_a_body_creates_belongs_below(below):
     assert grid.tolist() == [corners]
     assert below.seen[0] == "affine_grid"
     assert len(below.seen) > 1
-    assert not theta.backend._streams.mine.written
+    assert not theta.backend._threads.streams.last.written
 
 
 def test_nothing_runs_that_nobody_wants(below):

@@ -28,7 +28,7 @@ def backend(fused):
 
 def stream_of(backend):
     """What this thread has recorded since a value was read."""
-    return backend._streams.mine
+    return backend._threads.streams.last
 
 
 def new_stream(backend):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.fusion import READ
+from ingle.fusion.runtime.at_once import READ
 from ingle.fusion.runtime.ready_calls import ASKED, MOST, ReadyCalls, key_of
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import OPERATIONS

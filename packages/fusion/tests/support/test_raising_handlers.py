@@ -122,8 +122,8 @@ def test_while_an_operation_runs_at_once(straight, monkeypatch):
     for _ in range(20):
         assert (x + 1.0).tolist() == [2, 3]  # each is read alone, so that the next ones run at once
     fusion = x.backend
-    calls = dict.fromkeys(fusion._calls.known, hit) if straight else {}
-    monkeypatch.setattr(fusion._calls, "known", calls)
+    calls = dict.fromkeys(fusion._at_once.calls.known, hit) if straight else {}
+    monkeypatch.setattr(fusion._at_once.calls, "known", calls)
     monkeypatch.setattr(fusion.inner, "execute", fusion.inner.execute if straight else hit)
     with pytest.raises(LateError):
         x + 1.0

@@ -52,7 +52,7 @@ def forget(monkeypatch: pytest.MonkeyPatch) -> None:
     cpu = above.inner
     fresh = SingleOperations(cpu, cpu.fusion, cpu._single_operations._native)
     monkeypatch.setattr(cpu, "_single_operations", fresh)
-    monkeypatch.setattr(above, "_calls", ReadyCalls(cpu))
+    monkeypatch.setattr(above._at_once, "calls", ReadyCalls(cpu))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -174,7 +174,7 @@ ARITHMETIC: dict[str, tuple[Callable[..., it.Tensor], str]] = {
 def test_what_numpy_computed_often_has_its_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_call, "OFTEN", 3)
     forget(monkeypatch)
-    calls = cast(Any, backend_of("cpu"))._calls
+    calls = cast(Any, backend_of("cpu"))._at_once.calls
     function, dtypes = ARITHMETIC[name]
     rng = np.random.default_rng(0)
     special = [0.0, -0.0, np.nan, np.inf, -np.inf]

@@ -2,50 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import sys
-import threading
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
+from ingle.tensor.call_steps import CallSteps
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, capability
 from ingle.tensor.device import Device
 from ingle.tensor.dispatch import checking
-from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.moving import carried, received
 from ingle.tensor.operation import Op, infer
+from ingle.tensor.prepared import PreparedCalls
 from ingle.tensor.programs import Program
 
 from .device_group import DeviceGroup
 from .record.log import LazyHandle, Turn, current
 from .record.tracing import Tracer
+from .runtime.at_once import READ, AtOnce, ThreadStreams
 from .runtime.plan_cache import PlanCache
-from .runtime.ready_calls import ReadyCalls, key_of
-from .stream import SHORT, SMALL, LazyStream
+from .stream import LazyStream
 from .support import settings
-
-READ = 8
-"""After so many streams in turn that were short and read, the next one is taken to be, too."""
-AHEAD = SHORT - 1
-"""So many operations may run as they come before one of them is read: as many as a short stream
-has."""
-
-
-class _Streams(threading.local):
-    """A stream for each thread, one after the other under one lock.
-
-    Attributes:
-        short: how many streams in turn were a few operations each, whose values were read.
-        ahead: how many operations ran at once since a value was read.
-    """
-
-    mine: LazyStream | None = None
-    short = 0
-    ahead = 0
 
 
 class Fusion:
@@ -75,8 +55,9 @@ class Fusion:
         self.name = f"fusion({backend.name})"
         self.device: Device = backend.device
         self.planner = PlanCache(backend)
-        self._streams = _Streams()
-        self._calls = ReadyCalls(backend)
+        self._threads = ThreadStreams()
+        self._at_once = AtOnce(self)
+        self.prepared = PreparedCalls()
         # Only what the backend below offers: where there is an `adopt`, nothing is copied.
         for name in ("adopt", "stage"):
             if capability(backend, name):
@@ -95,11 +76,11 @@ class Fusion:
             # When Python goes down there are no imports, which planning needs; finalizers compute.
             if op.operation.traits.dynamic_shape or sys.is_finalizing():
                 return self.execute_now(op, inputs)
-            streams = self._streams
-            log = streams.mine
+            streams = self._threads.streams
+            log = streams.last
             if log is None or log.done:
                 if streams.short >= READ:
-                    made = self._at_once(op, inputs, streams)
+                    made = self._at_once.operation(op, inputs, streams)
                     if made is not None:
                         return made
                 return self.record_anew(op, inputs)
@@ -110,7 +91,7 @@ class Fusion:
         itself: the log is the same as where one rule after the other did that."""
         if not self.defers():
             return self.execute(op, inputs)
-        program, log = op.attributes["body"], self._streams.mine
+        program, log = op.attributes["body"], self._threads.streams.last
         if log is None or log.done:
             return self.record_anew(op, inputs, program)
         return log.record_steps(op, inputs, program)
@@ -120,58 +101,35 @@ class Fusion:
     ) -> tuple[LazyHandle, ...]:
         """The first operation of a new stream of this thread, whose last one takes no more: it has
         run, or is in the middle of something that was interrupted."""
-        last = self._streams.mine
+        last = self._threads.streams.last
         stream = LazyStream(self, self.planner, Turn() if last is None else last.turn)
         handles = stream.record_steps(op, inputs, steps)
         # Now, so that whatever interrupts this cannot run the stream before it has begun.
-        self._streams.mine = stream
+        self._threads.streams.last = stream
         return handles
 
-    def _at_once(
-        self, op: Op, inputs: Sequence[Handle | Scalar], streams: _Streams
-    ) -> tuple[LazyHandle, ...] | None:
-        """An operation on few elements, or that makes few of many, runs as it comes where all
-        before it were read after a few: recording it would take longer. None where that does not
-        go."""
-        calls, key = self._calls, key_of(op, inputs)
-        call = calls.known.get(key)
-        if streams.ahead >= AHEAD or (call is None and op.operation.traits.inlined):
-            streams.short = streams.ahead = 0
+    def take_steps(
+        self, steps: CallSteps, values: Sequence[Handle | Scalar]
+    ) -> Sequence[LazyHandle] | None:
+        """The results of a known call, if its operations may run as they come; else None."""
+        streams = self._threads.streams
+        log = streams.last
+        if (log is not None and not log.done) or streams.short < READ:
             return None
-        if call is None and not _is_small(op, inputs):
+        if current.get() is not None or sys.is_finalizing():
             return None
-        lowered: list[Handle | Scalar] = []
-        for x in inputs:
-            if type(x) is LazyHandle:
-                value = x.value  # first, as in `computed`
-                if x.pending_in is not None or not isinstance(value, Handle):
-                    return None
-                x = value
-            lowered.append(x)
-        try:
-            found = None if call is None else call(op, lowered)
-            if found is None:
-                found = calls.run(op, lowered, key)
-        except Exception as error:  # a read of it raises that
-            if is_from_outside(error):
-                raise
-            streams.short = 0
-            return None
-        streams.ahead += 1
-        if len(found) == 1:
-            return (self.known(found[0]),)
-        return tuple([self.known(handle) for handle in found])
+        return self._at_once.steps(steps, values, streams)
 
     def noted(self, short: bool) -> None:
         """Takes notice that a stream was read: of a few operations that run one by one, or of
         more."""
-        streams = self._streams
+        streams = self._threads.streams
         streams.short = streams.short + 1 if short else 0
         streams.ahead = 0
 
     def was_read(self) -> None:
         """Takes notice that somebody has read a value."""
-        self._streams.ahead = 0
+        self._threads.streams.ahead = 0
 
     def defers(self) -> bool:
         """Whether operations wait here for others: not in a function that is being compiled, and
@@ -260,7 +218,7 @@ class Fusion:
         return self.known(handle)
 
     def download(self, handle: Handle) -> np.ndarray:
-        self._streams.ahead = 0
+        self._threads.streams.ahead = 0
         if isinstance(handle, LazyHandle):
             value = handle.value  # first, as in `computed`
             ready = handle.pending_in is None and isinstance(value, Handle)
@@ -276,7 +234,7 @@ class Fusion:
     def start(self) -> None:
         """Has a device that works by itself compute everything that this thread has asked for, and
         waits for nothing. Whoever reads what depends on an operation that failed gets its error."""
-        mine = self._streams.mine
+        mine = self._threads.streams.last
         by_itself = getattr(self.hardware, "checks", None) is not None
         if mine is not None and by_itself and self.defers():
             mine.start()
@@ -289,8 +247,8 @@ class Fusion:
                 held. What a step of training asks for is recorded whole.
         """
         if not written:
-            self._streams.ahead = 0
-            mine = self._streams.mine
+            self._threads.streams.ahead = 0
+            mine = self._threads.streams.last
             if mine is not None and not mine.done:
                 mine.synchronize()
                 return
@@ -298,13 +256,13 @@ class Fusion:
 
     def _run_recorded(self, written: Collection[Cell[Any]] = ()) -> None:
         """`flush`, for whoever reads nothing."""
-        mine = self._streams.mine
+        mine = self._threads.streams.last
         if mine is not None:
             mine.flush(written)
 
     def synchronize(self) -> None:
-        self._streams.ahead = 0
-        mine = self._streams.mine
+        self._threads.streams.ahead = 0
+        mine = self._threads.streams.last
         if mine is not None and not mine.done:
             mine.synchronize()
         self.inner.synchronize()
@@ -317,26 +275,6 @@ class Fusion:
 
 
 checking.add(Fusion)
-
-
-def _is_small(op: Op, inputs: Sequence[Handle | Scalar]) -> bool:
-    """Whether an operation is on few elements, or makes few of many."""
-    results = infer(op, inputs)
-    for x in inputs:
-        if x.shape and math.prod(x.shape) > SMALL and not _condenses(op, results, x):
-            return False
-    return True
-
-
-def _condenses(op: Op, results: Sequence[Aval], x: Handle | Scalar) -> bool:
-    """Whether an operation makes few elements of a large operand, as a sum or a row times a matrix
-    does: neighbours to share its one pass with would save nothing.
-
-    A view would hold the operand; half types have other bits in a plan than one by one.
-    """
-    if op.operation.traits.family == "movement" or (x.dtype.is_floating and x.dtype.itemsize < 4):
-        return False
-    return all([math.prod(a.shape) <= SMALL for a in results])  # noqa: C419 (faster)
 
 
 def _begin_download(below: Any, handle: Handle) -> None:

@@ -29,6 +29,12 @@ class Loader(Protocol):
     def load_backend(self, where: Device) -> Backend:
         """The backend of a device, made at its first use."""
 
+    def settled(self) -> Device | None:
+        """What `best_device` returns again, if it has returned before."""
+
+    def made(self, where: Device) -> Backend | None:
+        """The backend of a device, if it is made."""
+
 
 _loaders: list[Loader] = []
 
@@ -164,6 +170,20 @@ def backend_of(where: Device | str | None) -> Backend:
             if interrupted is None or not interrupted():
                 return staged
     return _installed(where)
+
+
+def made_backend() -> Backend | None:
+    """`backend_of` the default device, if that was made before: nothing is loaded, nor told."""
+    where = _chosen.get()
+    if where is None:
+        named = os.environ.get("INGLE_DEVICE", "").strip()
+        if named:
+            return None  # it may be wrong
+        where = _loaders[0].settled()
+    if where is None:
+        return None
+    staged = _staged.get()
+    return _loaders[0].made(where) if staged is None or staged.device != where else None
 
 
 def _installed(where: Device | str | None) -> Backend:

@@ -52,13 +52,13 @@ else:
 # The class of results. `tensor.py` installs it: rooms make tensors, and tensors have the rooms'
 # functions as methods, so that one of the two has to come first.
 _Tensor: Callable[[Handle], Tensor]
-_tensor_type: type
+tensor_type: type
 
 
-def install(tensor_type: type[Tensor]) -> None:
+def install(kind: type[Tensor]) -> None:
     """Tells the dispatcher which class wraps handles; called once, by `tensor.py`."""
-    global _Tensor, _tensor_type
-    _Tensor = _tensor_type = tensor_type
+    global _Tensor, tensor_type
+    _Tensor = tensor_type = kind
 
 
 Watcher: TypeAlias = Callable[[Op, Sequence[Handle | Scalar], Sequence[Handle]], None]
@@ -226,7 +226,7 @@ def operand_names(operation: Operation, count: int) -> list[str]:
 
 def handle_of(x: object, name: str, argument: str = "x") -> Handle:
     """The handle of a tensor or cell; an `OperandError` for anything else."""
-    if type(x) is _tensor_type:
+    if type(x) is tensor_type:
         return x._handle  # type: ignore[attr-defined,no-any-return]
     show = getattr(type(x), "__ingle_tensor__", None)
     if show is not None:
@@ -239,7 +239,7 @@ def handle_of(x: object, name: str, argument: str = "x") -> Handle:
 def handles_of(name: str, argument: str, parts: Sequence[object]) -> list[Handle]:
     """The handles of a list's tensors; errors say which of them is none."""
     return [
-        x._handle if type(x) is _tensor_type else handle_of(x, name, f"{argument}[{i}]")  # type: ignore[attr-defined]
+        x._handle if type(x) is tensor_type else handle_of(x, name, f"{argument}[{i}]")  # type: ignore[attr-defined]
         for i, x in enumerate(parts)
     ]
 
@@ -258,7 +258,7 @@ def made_by(x: object, argument: str) -> str:
         return f"it is {library}'s: use ingle.tensor.from_dlpack({argument}{detached})"
     if is_sparse(x):
         return f"it is sparse, as no tensor is: use asarray({argument}.toarray())"
-    if isinstance(x, (list, tuple)) and any(type(part) is _tensor_type for part in x):
+    if isinstance(x, (list, tuple)) and any(type(part) is tensor_type for part in x):
         return (
             f"give one of its tensors, all of them one by one (with * before the {type(x).__name__}"
             f"), or stack({argument})"
@@ -272,16 +272,16 @@ def made_by(x: object, argument: str) -> str:
 
 def call1(op: Op, x: object, argument: str = "x") -> Tensor:
     """One tensor argument, as it is."""
-    if type(x) is _tensor_type:
+    if type(x) is tensor_type:
         return run1(op, x._handle)  # type: ignore[attr-defined]
     return run1(op, handle_of(x, op.operation.name, argument))
 
 
 def call2(op: Op, x1: object, x2: object) -> Tensor:
     """Two operands, promoted to one dtype; at most one of them a number."""
-    if type(x1) is _tensor_type:
+    if type(x1) is tensor_type:
         a = x1._handle  # type: ignore[attr-defined]
-        if type(x2) is _tensor_type:
+        if type(x2) is tensor_type:
             b = x2._handle  # type: ignore[attr-defined]
             if a.dtype is b.dtype:
                 return run2(op, a, b)
@@ -290,7 +290,7 @@ def call2(op: Op, x1: object, x2: object) -> Tensor:
                 return run2(op, a, Scalar(x2, a.dtype))
         elif a.dtype is int64 and type(x2) is int and x2.bit_length() < 64:
             return run2(op, a, Scalar(x2, a.dtype))
-    elif type(x2) is _tensor_type and (
+    elif type(x2) is tensor_type and (
         type(x1) is float or (type(x1) is int and x1.bit_length() < LARGEST_EXPONENT)
     ):
         b = x2._handle  # type: ignore[attr-defined]
@@ -302,7 +302,7 @@ def call2(op: Op, x1: object, x2: object) -> Tensor:
 
 def call2_floating(op: Op, x1: object, x2: object) -> Tensor:
     """Like `call2`, where integers and bools are cast to the default float dtype."""
-    if type(x1) is _tensor_type and x1.dtype.is_inexact:  # type: ignore[attr-defined]
+    if type(x1) is tensor_type and x1.dtype.is_inexact:  # type: ignore[attr-defined]
         return call2(op, x1, x2)
     h1, h2 = promote(op.operation.name, ("x1", x1), ("x2", x2))
     if not h1.dtype.is_inexact:
@@ -319,7 +319,7 @@ def as_number(x: Any) -> Any:
     on to be followed.
     """
     kind = type(x)
-    if kind in _NUMBERS or kind is _tensor_type:
+    if kind in _NUMBERS or kind is tensor_type:
         return x
     if is_followed(x):
         return x.item() if isinstance(x, np.generic) else x
@@ -392,7 +392,7 @@ def _ready(operands: Sequence[tuple[str, object]]) -> list[Handle | Scalar] | No
     dtype: DType | None = None
     numbers = False
     for _, x in operands:
-        if type(x) is _tensor_type:
+        if type(x) is tensor_type:
             own = x._handle.dtype  # type: ignore[attr-defined]
             if dtype is None:
                 dtype = own
@@ -405,7 +405,7 @@ def _ready(operands: Sequence[tuple[str, object]]) -> list[Handle | Scalar] | No
     if dtype is None or (numbers and not dtype.is_inexact):
         return None
     return [
-        x._handle if type(x) is _tensor_type else Scalar(x, dtype)  # type: ignore[attr-defined, arg-type]
+        x._handle if type(x) is tensor_type else Scalar(x, dtype)  # type: ignore[attr-defined, arg-type]
         for _, x in operands
     ]
 

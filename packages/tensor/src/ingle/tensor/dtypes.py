@@ -141,6 +141,19 @@ _default_float: ContextVar[DType] = ContextVar("ingle_default_float", default=fl
 _default_int: ContextVar[DType] = ContextVar("ingle_default_int", default=int64)
 
 
+class Used:
+    """Whether this process has ever asked for something: until then nobody looks for it."""
+
+    __slots__ = ("ever",)
+
+    def __init__(self) -> None:
+        self.ever = False
+
+
+changed = Used()
+"""Whether `default_dtypes` was used."""
+
+
 def default_float() -> DType:
     """The dtype of float tensors made without one: float32 unless `default_dtypes` says else."""
     return _default_float.get()
@@ -149,6 +162,11 @@ def default_float() -> DType:
 def default_int() -> DType:
     """The dtype of integer tensors made without one: int64 unless `default_dtypes` says else."""
     return _default_int.get()
+
+
+def has_usual_defaults() -> bool:
+    """Whether no `default_dtypes` is around that says else."""
+    return _default_float.get() is float32 and _default_int.get() is int64
 
 
 def default_complex() -> DType:
@@ -179,6 +197,7 @@ def default_dtypes(
         i = as_dtype(integer)
         if not i.is_integer:
             raise DTypeError(f"default_dtypes: integer must be an integer dtype, got {i}")
+    changed.ever = True
     with holding(_default_float, f), holding(_default_int, i):
         yield
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from .errors import ArgumentError
 from .later_arguments import called_otherwise, refuse, with_advice
+from .prepared import known_calls
 
 _PAIR = "PyTorch gives the values and their indices there; write "
 _DIFFERENT = {
@@ -78,8 +79,14 @@ def with_habits(function: FunctionType) -> Callable[..., Any]:
 
 
 def _with_sizes(function: FunctionType) -> Callable[..., Any]:
+    known = known_calls(function)
+
     @functools.wraps(function)
     def call(*sizes: Any, **options: Any) -> Any:
+        if known is not None:
+            found = known(call, sizes, options)
+            if found is not None:
+                return found
         try:
             return function(sizes, **options) if len(sizes) > 1 else function(*sizes, **options)
         except TypeError:
@@ -124,8 +131,14 @@ def _with_dim(
         _refuse(name, options, found.get(axis, "..."))
         return {**options, **found}
 
+    known = known_calls(function)
+
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        if known is not None:
+            found = known(call, args, options)
+            if found is not None:
+                return found
         if len(args) > positional or (options and not _SPELLINGS.isdisjoint(options)):
             options = spelled(args, options)
             args = args[:positional]

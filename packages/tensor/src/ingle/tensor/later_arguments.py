@@ -14,6 +14,7 @@ from types import FunctionType
 from typing import Any
 
 from .errors import ArgumentError
+from .prepared import known_calls
 
 _NUMPYS = frozenset({"dtype", "out"})
 _QUOTIENT = 'floor_divide(x, y) for "floor", trunc(x / y) for "trunc"'
@@ -154,13 +155,17 @@ def with_advice(function: FunctionType) -> Callable[..., Any]:
     itself if it takes none by name and nothing is known of it."""
     code = inspect.unwrap(function).__code__
     name = function.__name__
-    known = name in _KNOWN
-    if not code.co_kwonlyargcount and not known:
+    known = known_calls(function)
+    if not code.co_kwonlyargcount and name not in _KNOWN and known is None:
         return function
     order, positional = _ORDERS.get(name, ()), code.co_argcount
 
     @functools.wraps(function)
     def call(*args: Any, **options: Any) -> Any:
+        if known is not None:
+            found = known(call, args, options)
+            if found is not None:
+                return found
         if len(args) > positional:
             extra = args[positional:]
             if len(extra) <= len(order) and options.keys().isdisjoint(order[: len(extra)]):

@@ -291,6 +291,11 @@ def counted(name: str) -> int:
     return found
 
 
+def made(where: Device) -> Backend | None:
+    """The backend of a device, if it is made."""
+    return _backends.get(where)
+
+
 def load_backend(where: Device) -> Backend:
     """The backend of a device, made at its first use.
 
@@ -378,20 +383,26 @@ def best_device() -> Device:
     if _best is not None and _best[0] is known:
         return _best[1]
     for name in backends_by_priority():
+        where = Device(name)
         try:
-            load_backend(Device(name))
+            load_backend(where)
         except SettingError:
             raise
         except Exception as error:
             _note(known, name, error)
             continue
-        _best = (known, Device(name))
+        _best = (known, where)
         if known.failures:
             warn(_settled_for(name, known), PluginWarning)
         return _best[1]
     raise BackendError(
         f"no backend is usable.{failure_lines(known)}\n  Try: pip install ingle-numpy"
     )
+
+
+def settled() -> Device | None:
+    """The device that `best_device` has found, while that is known."""
+    return _best[1] if _best is not None and _best[0] is _found else None
 
 
 def _settled_for(name: str, known: Discovery) -> str:

@@ -11,7 +11,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 from .blocks import WithBlock, holding
-from .dtypes import DType, as_dtype, bfloat16, float16, float32
+from .dtypes import DType, Used, as_dtype, bfloat16, float16, float32
 from .errors import DTypeError
 
 if TYPE_CHECKING:
@@ -22,16 +22,8 @@ low: ContextVar[DType | None] = ContextVar("ingle_precision", default=None)
 """The half type that operations of low precision compute in; None for what they are given."""
 
 
-class _Used:
-    """Whether this process has asked for mixed precision: until then nobody looks at `low`."""
-
-    __slots__ = ("ever",)
-
-    def __init__(self) -> None:
-        self.ever = False
-
-
-used = _Used()
+used = Used()
+"""Whether mixed precision was."""
 _MIXED = frozenset({float16, bfloat16, float32})
 
 

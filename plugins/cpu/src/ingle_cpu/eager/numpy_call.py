@@ -55,29 +55,24 @@ class MovementCall:
         device: the backend.
         kernel: NumPy's.
         usual: runs the operation where memory is short, and asks the pool for what it keeps.
-        views: whether its results may be views, and its numbers are places.
     """
 
     def __init__(
         self, device: Any, kernel: Kernel,
-        usual: Callable[[Op, Sequence[Handle | Scalar]], Sequence[Handle]], views: bool,
+        usual: Callable[[Op, Sequence[Handle | Scalar]], Sequence[Handle]],
     ) -> None:  # fmt: skip
         self._device = device
         self._kernel = kernel
         self._usual = usual
-        self._views = views
 
     def __call__(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Sequence[Handle]:
         device = self._device
+        arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
         try:
-            if self._views:
-                arrays = [x.value if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
-            else:
-                arrays = [x.array() if type(x) is Scalar else x.array for x in inputs]  # type: ignore[union-attr]
             made = self._kernel(op, *arrays)
         except MemoryError:
             return self._usual(op, inputs)
-        found: tuple[Handle, ...] = device.wrap(op, made, inputs)
-        if self._views:
-            return found
-        return [x if x.array.flags.c_contiguous else device.in_order(x) for x in found]  # type: ignore[attr-defined]
+        return [
+            x if x.array.flags.c_contiguous else device.in_order(x)
+            for x in device.wrap(op, made, inputs)
+        ]

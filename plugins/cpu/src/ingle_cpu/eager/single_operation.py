@@ -22,10 +22,12 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
+from ingle_numpy.kernels.movement import slice_of
 
 from .any_size import OperationCalls, form_of
 from .numpy_call import ArithmeticCall, MovementCall
 from .planned_operation import PlannedOperation
+from .view_call import ViewCall
 
 if TYPE_CHECKING:
     from .any_shape import AnyShapeCall
@@ -106,7 +108,7 @@ class SingleOperations:
             return found.ready
         if type(found) is ArithmeticCall:
             return found.a_while if found.left > 0 else self._compiled(op, inputs, found)
-        if type(found) is MovementCall:
+        if type(found) is MovementCall or type(found) is ViewCall:
             return found
         return found if op.operation.body is None else None
 
@@ -134,7 +136,7 @@ class SingleOperations:
         if self._device.has_custom_kernel(op, avals) or self._device.takes_whole(op, avals):
             return self._device.execute_native  # type: ignore[no-any-return]
         if traits.family == "movement":
-            return self._moved(op, inputs, views=True)
+            return self._viewed(op, inputs)
         if traits.inlined:
             return self._native
         if operation.name in SIZED or traits.access == "update":
@@ -240,11 +242,22 @@ class SingleOperations:
             return self._in_order
         return ArithmeticCall(self._device, kernel, aval)
 
-    def _moved(self, op: Op, inputs: Sequence[Handle | Scalar], views: bool = False) -> Run:
-        """NumPy's kernel of an operation that moves elements; views stay such."""
+    def _moved(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
+        """NumPy's kernel of an operation that moves elements."""
         _, kernel = self._device.resolve(op, inputs)
-        usual = self._native if views else self._in_order
-        return usual if kernel is None else MovementCall(self._device, kernel, usual, views)
+        usual = self._in_order
+        return usual if kernel is None else MovementCall(self._device, kernel, usual)
+
+    def _viewed(self, op: Op, inputs: Sequence[Handle | Scalar]) -> Run:
+        """NumPy's kernel of an operation that makes a view, or joins tensors."""
+        _, kernel = self._device.resolve(op, inputs)
+        if kernel is None:
+            return self._native
+        if op.operation.name == "concat" and len(inputs) > 1:
+            return MovementCall(self._device, kernel, self._native)
+        if op.operation.name == "slice":
+            kernel = slice_of(op, inputs[0].shape)
+        return ViewCall(self._device, kernel, self._native)
 
     def _in_order(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle]:
         """Runs NumPy's kernel; its results lie in memory as a plan would have them."""

@@ -28,8 +28,10 @@ def _iota(op: Op, start: np.ndarray, step: np.ndarray) -> Any:
     else:
         # Integers count modulo 2**64, where each that fits its dtype is exact.
         found = np.arange(size, dtype=np.int64)
-        found *= step.astype(np.int64)
-        found += start.astype(np.int64)
+        if step != 1:
+            found *= step.astype(np.int64)
+        if start != 0:
+            found += start.astype(np.int64)
     return found.astype(dtype, copy=False)
 
 

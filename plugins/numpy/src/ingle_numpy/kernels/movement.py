@@ -55,11 +55,31 @@ def _slice(op: Op, x: np.ndarray, *starts: Any) -> np.ndarray:
     return x[slices(op, x.shape, starts, op.attributes["sizes"])]
 
 
+def slice_of(op: Op, shape: Shape) -> Callable[..., np.ndarray]:
+    """The kernel of `slice` for tensors of one shape, of which axes that are taken whole need no
+    look."""
+    sizes = op.attributes["sizes"]
+    parts = [axis for axis, n in enumerate(shape) if sizes[axis] != n]
+    if not parts or {*op.attributes["steps"]} != {1}:
+        return _slice
+    bounds = [(n, length - n) for n, length in zip(sizes, shape, strict=True)][: parts[-1] + 1]
+
+    def kernel(op: Op, x: np.ndarray, *starts: Any) -> np.ndarray:
+        found = []
+        for start, (size, last) in zip(starts, bounds):  # noqa: B905 (whole axes end it)
+            if type(start) is not int or not 0 <= start <= last:
+                return _slice(op, x, *starts)
+            found.append(slice(start, start + size))
+        return x[tuple(found)]
+
+    return kernel
+
+
 def _concat(op: Op, *arrays: np.ndarray) -> np.ndarray:
     axis, first = op.attributes["axis"], arrays[0]
     if len(arrays) == 1:
         return first
-    if sum(a.nbytes for a in arrays) < LARGE:
+    if sum([a.nbytes for a in arrays]) < LARGE:
         # NumPy keeps the order of axes that all parts have; here it is that of large ones, and of
         # plans, since a product takes its sums in an order that depends on how operands lie.
         return np.ascontiguousarray(np.concatenate(arrays, axis=axis))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from typing import Any, TypeAlias
 
+from ingle.tensor.call_steps import CallSteps
 from ingle.tensor.contract import Backend, Handle, Scalar, capability
 from ingle.tensor.device import call_staged
-from ingle.tensor.operation import Op
+from ingle.tensor.operation import Op, infer
 
+from ..record.log import LazyHandle
 from .custom_kernels import forget_at_registrations
 
 MOST = 2048
@@ -33,10 +35,12 @@ class ReadyCalls:
 
     Attributes:
         known: by `key_of`.
+        version: another object whenever that changes.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.known: dict[Key, Call] = {}
+        self.version = object()
         self._asked: dict[Key, int] = {}
         self._backend: Any = backend
         self._has_some = capability(backend, "ready")
@@ -46,6 +50,7 @@ class ReadyCalls:
         """Asks the backend anew for every call."""
         self.known.clear()
         self._asked.clear()
+        self.version = object()
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar], key: Key) -> Sequence[Handle]:
         """Runs an operation that has no call, or whose call does not take these operands."""
@@ -70,8 +75,9 @@ class ReadyCalls:
         call = self._backend.ready(op, inputs)
         if call is not None:
             self.known[key] = call
-        else:
-            self.known.pop(key, None)
+        elif self.known.pop(key, None) is None:
+            return
+        self.version = object()
 
 
 def key_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Key:
@@ -87,3 +93,20 @@ def key_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Key:
         (x,) = inputs
         return (op, x.shape, x.dtype, type(x))
     return (op, *map(_facts_of, inputs), *map(type, inputs))
+
+
+def keys_of(steps: CallSteps, values: Sequence[Handle | Scalar]) -> Iterator[Key]:
+    """The keys of the operations of a call.
+
+    Args:
+        steps: the operations.
+        values: the first of their values: handles and numbers.
+    """
+    known = list(values)
+    for op, places in steps.steps:
+        inputs = [known[n] for n in places]
+        yield key_of(op, inputs)
+        for aval in infer(op, inputs):
+            result = LazyHandle.__new__(LazyHandle)
+            result.shape, result.dtype = aval
+            known.append(result)

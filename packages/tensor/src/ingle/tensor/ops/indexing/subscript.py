@@ -18,8 +18,8 @@ from ..elementwise.arithmetic import add, divide, multiply, negative
 from ..elementwise.cast import astype
 from ..elementwise.extrema import maximum, minimum
 from ..elementwise.where import filled_like, where
-from ..movement.shapes import broadcast_to, permute_dims, reshape, reshaped
-from ..movement.slicing import slice, slice_update, sliced
+from ..movement.shapes import broadcast_to, permute_dims, reshape
+from ..movement.slicing import piece_of, slice, slice_update
 from ._index_keys import Plan, read_key, read_regular
 from .gathering import take, taken_shape
 from .linear_index import ravel_index
@@ -52,9 +52,7 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
         return take(x, key, axis=0)
     regular = read_regular(key, handle.shape)
     if regular is not None:
-        starts, sizes, steps, shape = regular
-        piece = sliced(handle, starts, sizes, steps)
-        return piece if shape == sizes else reshaped(piece._handle, shape)
+        return piece_of(handle, *regular)
     chosen = _chosen(handle, key)
     if chosen is not None:
         return take(*chosen, axis=0)

@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...call_steps import CallStep, CallSteps
 from ...contract import Aval, Handle, Scalar, Shape
 from ...dispatch import TensorLike, handle_of, run, wrap
 from ...dtypes import int64
 from ...errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
 from ...followed import is_followed
 from ...operation import Op, Operation, Traits
+from ...prepared import prepared_calls
 from ...sample import Draw, Sample
 from .._batching import slice_batch, update_batch
 from .._rules import as_int, as_ints, as_shape
-from .shapes import MOVEMENT
+from .shapes import MOVEMENT, RESHAPE, reshaped
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -190,6 +192,26 @@ def sliced(handle: Handle, starts: Sequence[int], sizes: Shape, steps: Shape) ->
     if sizes == handle.shape and min(steps, default=1) == 1 == max(steps, default=1):
         return wrap(handle)
     return run(_op(sizes, steps), (handle, *[_scalar(s) for s in starts]))[0]
+
+
+def piece_of(
+    handle: Handle, starts: Sequence[int], sizes: Shape, steps: Shape, shape: Shape
+) -> Tensor:
+    """A slice that is known to lie inside, in another shape: without axes of size 1, say."""
+    calls = prepared_calls(handle.backend)
+    if calls is None or sizes == handle.shape:
+        piece = sliced(handle, starts, sizes, steps)
+        return piece if shape == sizes else reshaped(piece._handle, shape)
+    key = (piece_of, handle.shape, handle.dtype, sizes, steps, shape)
+    known = calls.known.get(key)
+    if known is None:
+        count = 1 + len(sizes)
+        taken = [CallStep(_op(sizes, steps), tuple(range(count)))]
+        if shape != sizes:
+            taken.append(CallStep(RESHAPE.op(shape=shape), (count,)))
+        known = CallSteps([], [], taken, [count + len(taken) - 1], True)
+        calls.keep(key, known)
+    return known.run(handle.backend, [handle, *map(_scalar, starts)])  # type: ignore[return-value]
 
 
 @lru_cache(maxsize=4096)

@@ -1,0 +1,85 @@
+"""The operations that a call of a public function comes to, on values that are to come."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+
+from . import dispatch
+from .contract import Scalar
+from .dtypes import DType
+from .operation import Op
+
+if TYPE_CHECKING:
+    from .tensor import Tensor
+
+Result: TypeAlias = "Tensor | tuple[Tensor, ...]"
+
+
+class CallStep(NamedTuple):
+    """One operation of a known call.
+
+    Attributes:
+        op: the operation.
+        places: which values it takes.
+    """
+
+    op: Op
+    places: tuple[int, ...]
+
+
+class CallSteps:
+    """The operations of a call, on values: what is given, in order; `constants`; the results of
+    each step.
+
+    Attributes:
+        numbers: which of what is given is a number, and the dtype that it takes.
+        constants: numbers that are always the same.
+        steps: the operations in order.
+        outputs: which values the function returns.
+        alone: whether it returns a tensor, not a tuple.
+        ready: what the backend runs them by, with the version of what that follows from.
+    """
+
+    __slots__ = ("alone", "constants", "numbers", "outputs", "ready", "steps")
+
+    def __init__(
+        self, numbers: Sequence[tuple[int, DType]], constants: Sequence[Scalar],
+        steps: Sequence[CallStep], outputs: Sequence[int], alone: bool,
+    ) -> None:  # fmt: skip
+        self.numbers = tuple(numbers)
+        self.constants = tuple(constants)
+        self.steps = tuple(steps)
+        self.outputs = tuple(outputs)
+        self.alone = alone
+        self.ready: tuple[Any, Any] = (None, None)
+
+    def run(self, backend: Any, values: list[Any]) -> Result:
+        """What the function returns.
+
+        Args:
+            backend: that of all handles, which is a `Prepares`, too.
+            values: the handles and numbers of the call; the others are appended.
+        """
+        for place, dtype in self.numbers:
+            values[place] = Scalar(values[place], dtype)
+        values += self.constants
+        made = backend.take_steps(self, values)
+        if made is None:
+            return self._one_by_one(backend, values)
+        return dispatch.wrap(made[0]) if self.alone else tuple(map(dispatch.wrap, made))
+
+    def _one_by_one(self, backend: Any, values: list[Any]) -> Result:
+        # Tensors and not handles: these enter themselves as holders of a buffer.
+        made: dict[int, Tensor] = {}
+        for op, places in self.steps:
+            inputs = [values[n] for n in places]
+            if all(type(x) is Scalar for x in inputs):  # it creates something
+                results = tuple(map(dispatch.wrap, backend.execute(op, inputs)))
+            else:
+                results = dispatch.run(op, inputs)
+            for x in results:
+                made[len(values)] = x
+                values.append(x._handle)
+        found = tuple([made[n] for n in self.outputs])
+        return found[0] if self.alone else found

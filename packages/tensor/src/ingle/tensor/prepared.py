@@ -1,0 +1,178 @@
+"""Calls of public functions whose operations are known: they are found by their arguments.
+
+What a function does before its operations run, such as to check arguments, promote dtypes and
+normalise axes, follows from the shapes and dtypes of its tensors and from its other arguments. A
+call that comes again finds the operations that it came to, and runs them.
+
+Only calls that went well are known, of functions that are named here, on backends that have a table
+for them. What is around a call (mixed precision, other default dtypes, a watcher) has it worked out
+as if it were new.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeAlias
+
+from . import dispatch
+from .call_steps import CallSteps, Result
+from .contract import Backend, Handle, Scalar
+from .device import made_backend
+from .dtypes import DType, changed, has_usual_defaults
+from .interruptions import is_from_outside
+from .operation import typed_key
+from .precision import low, used
+from .probing import steps_of
+
+FUNCTIONS = frozenset({
+    "all", "any", "argmax", "argmin", "astype", "broadcast_to", "clip", "concat",
+    "cumulative_sum", "diagonal", "expand_dims", "flatten", "flip", "layer_norm", "linear",
+    "log_softmax", "logsumexp", "masked_fill", "max", "maximum", "mean", "min", "minimum",
+    "moveaxis", "nansum", "outer", "pad", "permute_dims", "prod", "reshape", "rms_norm", "roll",
+    "softmax", "softmin", "squeeze", "stack", "std", "sum", "swapaxes", "tile", "trace", "tril",
+    "triu", "unstack", "var", "vector_norm", "where",
+})  # fmt: skip
+"""Functions that look at nothing but their arguments, at no element of a tensor, and at no number
+that is annotated as an operand."""
+CREATIONS = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "zeros"})
+"""Likewise functions that take no tensor, and make one on the default device."""
+
+MOST = 1024
+"""Calls that a backend knows, and as many that it has seen once."""
+
+_PLAIN = frozenset({int, bool, str, type(None), DType})
+Function: TypeAlias = Callable[..., Any]
+Args: TypeAlias = tuple[Any, ...]
+Options: TypeAlias = dict[str, Any]
+Key: TypeAlias = tuple[Any, ...]
+
+
+class Prepares(Protocol):
+    """What a backend with a table of known calls has besides its other methods."""
+
+    prepared: PreparedCalls
+
+    def take_steps(
+        self, steps: CallSteps, values: Sequence[Handle | Scalar]
+    ) -> Sequence[Handle] | None:
+        """Runs the operations of a known call, if that goes faster than one by one; else None.
+
+        Args:
+            steps: the operations.
+            values: handles and numbers of the call, and its constants.
+        """
+
+
+class PreparedCalls:
+    """What calls of public functions come to on one backend, which runs them by `take_steps`.
+
+    Attributes:
+        known: by what tells calls apart; None for calls that are always worked out.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[Key, CallSteps | None] = {}
+        self._seen: set[Key] = set()
+
+    def keep(self, key: Key, found: CallSteps | None) -> None:
+        """Knows a call from now on."""
+        if len(self.known) >= MOST:
+            self.known.clear()
+        self.known[key] = found
+
+    def note(
+        self,
+        key: Key,
+        backend: Backend,
+        function: Function,
+        args: Args,
+        options: Options,
+        weak: bool,
+    ) -> None:
+        """Takes notice of a call that is not known; what comes twice is, from then on."""
+        if key not in self._seen:
+            if len(self._seen) >= MOST:
+                self._seen.clear()
+            self._seen.add(key)
+            return
+        self._seen.discard(key)
+        try:
+            found = steps_of(backend, function, args, options, weak)
+        except Exception as error:  # what is wrong with the call, it will say itself
+            if is_from_outside(error):
+                raise
+            found = None
+        self.keep(key, found)
+
+
+def prepared_calls(backend: Any) -> PreparedCalls | None:
+    """The calls that a backend knows; None if it has no table, or something around has an effect
+    on what calls come to."""
+    if dispatch.watched() or (used.ever and low.get() is not None):
+        return None
+    if changed.ever and not has_usual_defaults():
+        return None
+    return getattr(backend, "prepared", None)
+
+
+def known_calls(function: Function) -> Callable[[Function, Args, Options], Result | None] | None:
+    """What answers the calls of a public function that are known, and others with None; None for
+    functions that are not among `FUNCTIONS`."""
+    creates = function.__name__ in CREATIONS
+    if not creates and function.__name__ not in FUNCTIONS:
+        return None
+    weak = any(a.startswith("Operand") for a in map(str, function.__annotations__.values()))
+
+    def answer(call: Function, args: Args, options: Options) -> Result | None:
+        key: list[Any] = [call, *options]
+        given: list[Any] = []
+        values = (*args, *options.values()) if options else args
+        if not _read(values, weak, key, given):
+            return None
+        backend: Any = None
+        for x in given:
+            if type(x) is not float and x.backend is not backend:
+                if backend is not None:
+                    return None
+                backend = x.backend
+        if creates is not (backend is None):
+            return None
+        if creates:
+            backend = made_backend()
+        calls = prepared_calls(backend)
+        if calls is None:
+            return None
+        found = calls.known.get(tuple(key), calls)
+        if type(found) is CallSteps:
+            return found.run(backend, given)
+        if found is calls:
+            calls.note(tuple(key), backend, call, args, options, weak)
+        return None
+
+    return answer
+
+
+def _read(values: Sequence[Any], weak: bool, key: list[Any], given: list[Any]) -> bool:
+    """Appends to a key what tells some arguments from others, and to what is given the handles and
+    numbers that may be others; whether these are arguments that can be told apart."""
+    tensor = dispatch.tensor_type
+    for x in values:
+        kind = type(x)
+        if kind is tensor:
+            handle = x._handle
+            given.append(handle)
+            key += (handle.shape, handle.dtype)
+        elif kind in _PLAIN:
+            key += (kind, x)
+        elif kind is float and weak:
+            given.append(x)
+            key.append(kind)
+        elif kind is float:
+            key.append(typed_key(x))
+        elif kind is tuple or kind is list:
+            key += (kind, len(x))
+            if not _read(x, weak, key, given):
+                return False
+        else:
+            return False
+    return True
