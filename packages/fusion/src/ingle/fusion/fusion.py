@@ -108,17 +108,17 @@ class Fusion:
         self._threads.streams.last = stream
         return handles
 
-    def take_steps(
-        self, steps: CallSteps, values: Sequence[Handle | Scalar]
-    ) -> Sequence[LazyHandle] | None:
-        """The results of a known call, if its operations may run as they come; else None."""
+    def take_steps(self, steps: CallSteps, values: list[Handle | Scalar]) -> Sequence[Handle]:
+        """The results of a known call, whose operations run as they come, or else are recorded."""
         streams = self._threads.streams
         log = streams.last
-        if (log is not None and not log.done) or streams.short < READ:
-            return None
-        if current.get() is not None or sys.is_finalizing():
-            return None
-        return self._at_once.steps(steps, values, streams)
+        if streams.short >= READ and (log is None or log.done) and current.get() is None:
+            made = self._at_once.steps(steps, values, streams)
+            if made is not None:
+                return made
+        for op, places in steps.steps:
+            values += self.execute(op, [values[n] for n in places])
+        return [values[n] for n in steps.outputs]  # type: ignore[misc]
 
     def noted(self, short: bool) -> None:
         """Takes notice that a stream was read: of a few operations that run one by one, or of

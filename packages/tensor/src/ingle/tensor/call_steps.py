@@ -65,21 +65,4 @@ class CallSteps:
             values[place] = Scalar(values[place], dtype)
         values += self.constants
         made = backend.take_steps(self, values)
-        if made is None:
-            return self._one_by_one(backend, values)
         return dispatch.wrap(made[0]) if self.alone else tuple(map(dispatch.wrap, made))
-
-    def _one_by_one(self, backend: Any, values: list[Any]) -> Result:
-        # Tensors and not handles: these enter themselves as holders of a buffer.
-        made: dict[int, Tensor] = {}
-        for op, places in self.steps:
-            inputs = [values[n] for n in places]
-            if all(type(x) is Scalar for x in inputs):  # it creates something
-                results = tuple(map(dispatch.wrap, backend.execute(op, inputs)))
-            else:
-                results = dispatch.run(op, inputs)
-            for x in results:
-                made[len(values)] = x
-                values.append(x._handle)
-        found = tuple([made[n] for n in self.outputs])
-        return found[0] if self.alone else found

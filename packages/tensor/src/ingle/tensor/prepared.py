@@ -52,14 +52,12 @@ class Prepares(Protocol):
 
     prepared: PreparedCalls
 
-    def take_steps(
-        self, steps: CallSteps, values: Sequence[Handle | Scalar]
-    ) -> Sequence[Handle] | None:
-        """Runs the operations of a known call, if that goes faster than one by one; else None.
+    def take_steps(self, steps: CallSteps, values: list[Handle | Scalar]) -> Sequence[Handle]:
+        """The results of a known call.
 
         Args:
             steps: the operations.
-            values: handles and numbers of the call, and its constants.
+            values: handles and numbers of the call, and its constants; may be appended to.
         """
 
 

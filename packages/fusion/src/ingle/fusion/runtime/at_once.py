@@ -4,6 +4,7 @@ would take longer."""
 from __future__ import annotations
 
 import math
+import sys
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -114,7 +115,8 @@ class AtOnce:
     ) -> Sequence[LazyHandle] | None:
         """The operations of a known call, if each of them has a call that is ready; else None. What
         is between them gets no handle of its own."""
-        if streams.ahead >= AHEAD:
+        # When Python goes down there are no imports, which what is not known by now may need.
+        if streams.ahead >= AHEAD or sys.is_finalizing():
             return None
         version, ready = steps.ready
         if version is not self.calls.version:
