@@ -1,6 +1,7 @@
 """Text -> code: addresses, the cache on disk and everything that can be wrong with it."""
 
 import ctypes
+import functools
 import json
 import os
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import threading
 import warnings
 import weakref
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -100,6 +102,30 @@ def test_code_that_calls_kernels_takes_less_of_llvms_pains(monkeypatch: pytest.M
     for source in (driver, adder(5), adder(6), driver):
         assert engine.object_code(source)
     assert levels == [False, True]
+
+
+def test_threads_that_ask_at_once_get_one_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would hold a lock of its own, and LLVM's context is one of the process."""
+    known, entered = host(), threading.Barrier(2)
+
+    def slowly() -> Host:
+        with suppress(threading.BrokenBarrierError):
+            entered.wait(0.1)  # for the other one, which comes where nothing holds it up
+        return known
+
+    monkeypatch.setattr(engine_module, "host", slowly)
+    monkeypatch.setattr(Engine, "hold_over_forks", lambda engine: None)
+    for cached in (engine_module.engine, engine_module._only_engine):
+        monkeypatch.setattr(engine_module, cached.__name__, functools.cache(cached.__wrapped__))
+    found: list[Engine] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(engine_module.engine())) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] is found[1]
 
 
 class TestEngine:
