@@ -76,7 +76,7 @@ def test_a_wrong_label_leaves_the_weights_alone() -> None:
     for _ in range(3):
         run(x, labels)
     before = [cell.value.numpy().copy() for cell in cells]
-    with pytest.raises(OutOfRangeError, match="cross_entropy: .* outside of 0 to 4"):
+    with pytest.raises(OutOfRangeError, match=r"cross_entropy: .* outside of 0 to 4"):
         run(x, labels + 7)
     for cell, value in zip(cells, before, strict=True):
         np.testing.assert_array_equal(cell.value.numpy(), value)
