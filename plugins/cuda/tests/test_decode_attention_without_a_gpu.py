@@ -3,6 +3,7 @@ finds what the composition finds in float64."""
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from host_gpu import HostBackend, HostGpu, opened
 import ingle.nn as nn
 import ingle.tensor as it
 from ingle.fusion import compile, explain
+from ingle.fusion.device.cuda import AFTER_OTHERS
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import as_dtype, bool_
 from ingle.tensor.errors import BackendError
@@ -134,6 +136,23 @@ def test_blocks_fill_the_gpu() -> None:
     assert wide is not None
     assert rows_of_block(wide, 1) == 1
     assert split_of(256, "float32") == (32, 2, 4, True)
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_all_a_warp_reads_is_on_its_way_at_once(whole: bool) -> None:
+    """From addresses that are known before the wait; where a piece of a cache may be all hidden,
+    what hides it is looked at before its keys are asked for."""
+    text = source(KernelShape("bfloat16", 64, 64, 2, "bool", False, False, whole, (8, 8, 8)))
+    before, after = text[text.index("decode_attention(") :].split(AFTER_OTHERS)
+    known = re.findall(r"settle\((\w+)_rows", before)
+    assert known == ["mask", "query", "key", "value"]
+    assert "loaded_" not in before
+    hidden, read = after.split("if (begin <= last)")
+    asked, _ = read.split("float q[")
+    assert re.findall(r"loaded_(\w+)|\*(mask)_rows", hidden + asked) == [
+        ("", "mask"), ("query", ""), ("key", ""), ("value", ""),
+    ]  # fmt: skip
+    assert ("*mask_rows" in hidden) != whole
 
 
 @pytest.mark.slow

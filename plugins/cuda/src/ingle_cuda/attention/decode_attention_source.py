@@ -72,6 +72,7 @@ def source(shape: KernelShape) -> str:
     rows = shape.rows
     keys, values = split_of(shape.features, shape.dtype), split_of(shape.columns, shape.dtype)
     ahead = [loads_ahead(split, rows) for split in (keys, values)]
+    hides = shape.mask == "bool" and not shape.whole
     names = ["query", "key", "value", *(["mask"] if shape.mask else []), "out"]
     made = len(names) - 1
     names += ["lse"] if shape.lse else []
@@ -79,7 +80,7 @@ def source(shape: KernelShape) -> str:
     struct = "\n".join(given_struct(len(names), HEAD + len(names) * (BATCH + 3)))
     vectors = dict(zip(names, shape.vectors, strict=False))
     loads = "\n".join(
-        load_source(name, split, elements, vectors[name], of.stored, missing=name == "query")
+        load_source(name, split, elements, vectors[name], of.stored)
         for name, split, elements in (
             ("query", keys, shape.features), ("key", keys, shape.features),
             ("value", values, shape.columns),
@@ -91,6 +92,12 @@ def source(shape: KernelShape) -> str:
         f" + i2 * {name}_step[2];"
         for name, at in strides.items()
     )
+    final = "min(last, (int64_t)place)" if shape.causal else "last"
+    mask = "uint8_t" if shape.mask == "bool" else of.stored
+    own_mask = [
+        f"const {mask} *const mask = (const {mask} *)given.buffer[3] + mask_at;",
+        f"const {mask} *mask_rows[{rows}];",
+    ]
     result = f"{of.stored} *const out = ({of.stored} *)given.buffer[{made}] + out_at;"
     if not shape.whole:
         result = f"float *const found = (float *)given.buffer[{made}];"
@@ -103,6 +110,17 @@ static {of.stored} rounded(float x) {{ return {back}; }}
 static bool is_finite(float x) {{ return x - x == 0; }}
 {line_source(shape.dtype)}
 {loads}
+/* An address that is known before what follows, and not computed where it is used. */
+#ifdef __CUDA_ARCH__
+template <typename T> static void settle(const T *&place)
+{{
+    size_t at = __cvta_generic_to_global(place);
+    asm volatile("" : "+l"(at));
+    place = (const T *)__cvta_global_to_generic(at);
+}}
+#else
+#define settle(place)
+#endif
 extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const __grid_constant__ given_t given)
 {{
@@ -127,62 +145,72 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     const {of.stored} *const key = (const {of.stored} *)given.buffer[1] + key_at;
     const {of.stored} *const value = (const {of.stored} *)given.buffer[2] + value_at;
     {result}
-    {AFTER_OTHERS}
+    const int64_t own = begin + lane;
+    const int key_part = lane % {keys.lanes}, key_of = lane / {keys.lanes};
+    const int value_part = lane % {values.lanes}, value_of = lane / {values.lanes};
     /* Which queries see the key of this thread, and what is added to their scores. */
     bool seen[{rows}];
     {f"float added[{rows}];" if shape.mask not in ("", "bool") else ""}
-    const int64_t own = begin + lane;
+    {" ".join(own_mask) if shape.mask else ""}
+    const {of.stored} *query_rows[{rows}];
     {_each_row(rows)} {{
-        const uint32_t row = first + r, group = row / queries, place = row % queries;
-        seen[r] = row < count && own <= last{" && own <= place" if shape.causal else ""};
-        {_masked(shape.mask, of.stored)}
+        /* A query behind the last one is read as the last one, and nowhere written. */
+        const uint32_t row = min(first + r, count - 1), group = row / queries;
+        const uint32_t place = row % queries;
+        query_rows[r] = query + (int64_t)group * query_step[3] + (int64_t)place * query_step[4];
+        seen[r] = first + r < count && own <= {final};
+        {_MASK_ROW if shape.mask else ""}
+        settle(query_rows[r]);
     }}
-    {"" if shape.whole or shape.mask != "bool" else _hidden(shape)}
-    /* A key further back than the last one is read as the last one, and not seen. */
-    const int key_part = lane % {keys.lanes}, key_of = lane / {keys.lanes};
-    const int value_part = lane % {values.lanes}, value_of = lane / {values.lanes};
+    {_rows_ahead("key", keys, ahead[0], of.stored)}
+    {_rows_ahead("value", values, ahead[1], of.stored)}
+    {AFTER_OTHERS}
+    {_masked(shape) + _hidden(shape) if hides else ""}
+    line_t query_lines[{rows}][{keys.steps}];
+    line_t key_lines[{ahead[0]}][{keys.steps}], value_lines[{ahead[1]}][{values.steps}];
+    /* What is behind a branch stays there: all is on its way before any of it is waited for. */
+    if (begin <= last) {{
+        {"" if hides else _masked(shape)}
+        {_each_row(rows)}
+            {_loaded("query", keys, "r")}
+        {_ahead("key", keys, ahead[0])}
+        {_ahead("value", values, ahead[1])}
+    }}
     float q[{rows}][{keys.steps * keys.each}];
-    {_each_row(rows)} {{
-        const uint32_t row = first + r, group = row / queries, place = row % queries;
+    {_each_row(rows)}
         #pragma unroll
-        for (int s = 0; s < {keys.steps}; s++) {{
-            const line_t line = loaded_query(
-                query + (int64_t)group * query_step[3] + (int64_t)place * query_step[4],
-                (s * {keys.lanes} + key_part) * {keys.each}, query_step[5], row < count);
+        for (int s = 0; s < {keys.steps}; s++)
             #pragma unroll
             for (int n = 0; n < {keys.each}; n++)
-                q[r][s * {keys.each} + n] = element(line, n);
-        }}
-    }}
-    line_t key_lines[{ahead[0]}][{keys.steps}], value_lines[{ahead[1]}][{values.steps}];
-    {_ahead("key", keys, ahead[0], "0")}
-    {_ahead("value", values, ahead[1], "0")}
+                q[r][s * {keys.each} + n] = element(query_lines[r][s], n);
     #pragma unroll 1
     for (int from = 0; from < {keys.lanes}; from += {ahead[0]}) {{
         if (from > 0) {{
-            {_ahead("key", keys, ahead[0], "from")}
+            {_rows_ahead("key", keys, ahead[0], of.stored, "from")}
+            {_ahead("key", keys, ahead[0])}
         }}
+        float score[{ahead[0]}][{rows}] = {{}};
         #pragma unroll
-        for (int u = 0; u < {ahead[0]}; u++) {{
-            float score[{rows}];
-            {_each_row(rows)}
-                score[r] = 0;
+        for (int u = 0; u < {ahead[0]}; u++)
             #pragma unroll
             for (int s = 0; s < {keys.steps}; s++)
                 #pragma unroll
                 for (int n = 0; n < {keys.each}; n++) {{
                     const float x = element(key_lines[u][s], n);
                     {_each_row(rows)}
-                        score[r] = fmaf(q[r][s * {keys.each} + n], x, score[r]);
+                        score[u][r] = fmaf(q[r][s * {keys.each} + n], x, score[u][r]);
                 }}
+        #pragma unroll
+        for (int apart = {keys.lanes // 2}; apart > 0; apart /= 2)
             #pragma unroll
-            for (int apart = {keys.lanes // 2}; apart > 0; apart /= 2)
+            for (int u = 0; u < {ahead[0]}; u++)
                 {_each_row(rows)}
-                    score[r] += __shfl_xor_sync(0xffffffffu, score[r], apart);
-            if (key_part == 0) {{
+                    score[u][r] += __shfl_xor_sync(0xffffffffu, score[u][r], apart);
+        if (key_part == 0) {{
+            #pragma unroll
+            for (int u = 0; u < {ahead[0]}; u++)
                 {_each_row(rows)}
-                    shares[warp][r][(from + u) * {WARP // keys.lanes} + key_of] = score[r];
-            }}
+                    shares[warp][r][(from + u) * {WARP // keys.lanes} + key_of] = score[u][r];
         }}
     }}
     __syncwarp();
@@ -214,7 +242,8 @@ extern "C" __global__ void __launch_bounds__({THREADS}) {NAME}(
     #pragma unroll 1
     for (int from = 0; from < {values.lanes}; from += {ahead[1]}) {{
         if (from > 0) {{
-            {_ahead("value", values, ahead[1], "from")}
+            {_rows_ahead("value", values, ahead[1], of.stored, "from")}
+            {_ahead("value", values, ahead[1])}
         }}
         #pragma unroll
         for (int u = 0; u < {ahead[1]}; u++) {{
@@ -271,31 +300,51 @@ def _each_row(rows: int) -> str:
     return f"#pragma unroll\n    for (int r = 0; r < {rows}; r++)"
 
 
-def _ahead(name: str, split: Split, count: int, start: str) -> str:
-    """The loads of the lines of some keys or values, `count` turns of a warp from `start` on."""
+_MASK_ROW = """\
+mask_rows[r] = mask + (int64_t)group * mask_step[3] + (int64_t)place * mask_step[4]
+            + min(own, last) * mask_step[5];
+        settle(mask_rows[r]);"""
+"""Where the mask of a row and the key of a thread lies."""
+
+
+def _rows_ahead(name: str, split: Split, count: int, stored: str, start: str = "0") -> str:
+    """Where some keys or values lie, `count` turns of a warp from `start` on. One further back
+    than the last one is read as the last one, and not seen."""
+    place = f"begin + ({start} + u) * {WARP // split.lanes} + {name}_of"
     return f"""\
+const {stored} *{name}_rows[{count}];
     #pragma unroll
-    for (int u = 0; u < {count}; u++)
-        #pragma unroll
-        for (int s = 0; s < {split.steps}; s++)
-            {name}_lines[u][s] = loaded_{name}(
-                {name} + min(begin + ({start} + u) * {WARP // split.lanes} + {name}_of, last)
-                    * {name}_step[4],
-                (s * {split.lanes} + {name}_part) * {split.each}, {name}_step[5], true);"""
+    for (int u = 0; u < {count}; u++) {{
+        {name}_rows[u] = {name} + min({place}, last) * {name}_step[4];
+        settle({name}_rows[u]);
+    }}"""
 
 
-def _masked(mask: str, stored: str) -> str:
-    """What a mask says of a row and the key of a thread."""
-    if not mask:
+def _ahead(name: str, split: Split, count: int) -> str:
+    """The loads of their lines."""
+    return f"""\
+#pragma unroll
+        for (int u = 0; u < {count}; u++)
+            {_loaded(name, split, "u")}"""
+
+
+def _loaded(name: str, split: Split, row: str) -> str:
+    part = "value_part" if name == "value" else "key_part"
+    return f"""\
+#pragma unroll
+            for (int s = 0; s < {split.steps}; s++)
+                {name}_lines[{row}][s] = loaded_{name}(
+                    {name}_rows[{row}], (s * {split.lanes} + {part}) * {split.each},
+                    {name}_step[5], true);"""
+
+
+def _masked(shape: KernelShape) -> str:
+    """What a mask says of each row and the key of a thread."""
+    if not shape.mask:
         return ""
-    kind = "uint8_t" if mask == "bool" else stored
-    place = (
-        f"((const {kind} *)given.buffer[3])[mask_at + (int64_t)group * mask_step[3]"
-        " + (int64_t)place * mask_step[4] + own * mask_step[5]]"
-    )
-    if mask == "bool":
-        return f"if (seen[r])\n            seen[r] = {place} != 0;"
-    return f"added[r] = seen[r] ? widened({place}) : 0;"
+    if shape.mask == "bool":
+        return f"{_each_row(shape.rows)}\n        seen[r] = *mask_rows[r] != 0 && seen[r];"
+    return f"{_each_row(shape.rows)}\n        added[r] = widened(*mask_rows[r]);"
 
 
 def _plus(mask: str) -> str:
