@@ -258,13 +258,11 @@ def product_nest() -> Nest:
     ("rows", "length", "grid"),
     [
         (2048, 2048, Grid(256, 128, 8, (0,))), (256, 2048, Grid(256, 32, 1, (0,))),
-        (2048, 5632, Grid(512, 128, 4, (0,))), (32000, 2048, Grid(2000, 128, 16, (0,))),
+        (2048, 5632, Grid(256, 128, 8, (0,))), (32000, 2048, Grid(2000, 128, 16, (0,))),
         (1001, 4096, Grid(251, 128, 4, (0,))), (5632, 2048, Grid(352, 128, 16, (0,))),
     ],
 )  # fmt: skip
-def test_warps_take_several_rows_or_blocks(
-    compiled: Any, rows: int, length: int, grid: Grid
-) -> None:
+def test_warps_take_several_rows(compiled: Any, rows: int, length: int, grid: Grid) -> None:
     source, found = for_rows(product_nest(), "nest", (rows, length, length, 1, 0, 1, 1, 0), 132)
     assert found == grid
     assert source is not None
@@ -275,7 +273,7 @@ def test_warps_take_several_rows_or_blocks(
     ("vectors", "rows", "length", "grid"),
     [
         (2, 2048, 2048, Grid(256, 128, 8, (1,))), (3, 5632, 2048, Grid(704, 128, 8, (1,))),
-        (2, 2048, 5632, Grid(512, 128, 4, (1,))), (8, 256, 2048, Grid(256, 32, 1, (1,))),
+        (2, 2048, 5632, Grid(256, 128, 8, (1,))), (8, 256, 2048, Grid(256, 32, 1, (1,))),
     ],
 )  # fmt: skip
 def test_few_vectors_read_the_matrix_once(

@@ -14,11 +14,9 @@ from .vectors import BYTES
 _MOST_EACH = 8
 """Neighbours of a lane, each of which has a partial result of each sum."""
 _MOST_EACH_LONG = 4
-"""Of rows of several blocks of sums, so that a warp has one."""
+"""Of rows of several blocks of sums, so that more warps share them out."""
 _WIDEST = 4
 """Bytes of an element."""
-_MOST_BLOCKS = 2
-"""Blocks of a row's sums that a warp takes side by side."""
 _REGISTERS = 128
 """For lines on their way, those of these steps and of the next ones."""
 _FEWER_REGISTERS = 96
@@ -49,7 +47,6 @@ class Lines(NamedTuple):
     Attributes:
         shared: operands that are the same for all lines: the vectors.
         each: neighbours of a lane.
-        blocks: of a line's sums that are taken side by side.
         steps: how many of a lane's lines of each operand are a buffer.
         warps: of a block of threads.
         vectors: with which each line is summed.
@@ -58,7 +55,6 @@ class Lines(NamedTuple):
 
     shared: tuple[int, ...]
     each: int
-    blocks: int
     steps: int
     warps: int
     vectors: int = 1
@@ -66,13 +62,13 @@ class Lines(NamedTuple):
 
     @property
     def lanes(self) -> int:
-        """Lanes that hold the partial results of a block."""
+        """Lanes that hold the partial results of a line."""
         return SPAN // self.each
 
     @property
     def rows(self) -> int:
         """Lines of a warp."""
-        return WARP // (self.lanes * self.blocks)
+        return WARP // self.lanes
 
 
 def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 0) -> Lines | None:
@@ -109,11 +105,11 @@ def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 
     sums = vectors * sum([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
     most = most if vectors == 1 else min(most, max(_PARTIALS // sums, 2))
     each = next((n for n in (8, 4, 2) if n <= most and not _splits(n, steps)), 0)
-    while each > 2 and _warps(each, length, count) < _ENOUGH_WARPS * processors:
+    while each > 2 and _warps(each, count) < _ENOUGH_WARPS * processors:
         each //= 2
     if not each:
         return None
-    warps = _warps(each, length, count)
+    warps = _warps(each, count)
     on_the_way = WARP * each * of_matrix * min(-(-warps // processors), _MOST_WARPS)
     held, ahead = each * (of_matrix + of_vectors), CHUNK
     registers = _REGISTERS if vectors == 1 else _FEWER_REGISTERS
@@ -126,8 +122,7 @@ def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 
     ):
         ahead *= 2
     each_block = 1 if warps <= _BALANCED * processors else _WARPS
-    blocks = _blocks(each, length)
-    return Lines(shared, each, blocks, ahead, each_block, vectors, along or 0)
+    return Lines(shared, each, ahead, each_block, vectors, along or 0)
 
 
 def early_operands(nest: Nest, lines: Lines) -> tuple[int, ...]:
@@ -185,14 +180,9 @@ def _splits(each: int, steps: Mapping[int, Sequence[int]]) -> bool:
     return any(step % each for own in steps.values() for step in own)
 
 
-def _blocks(each: int, length: int) -> int:
-    """How many blocks of a row's sums a warp takes side by side."""
-    return min(1 << (-(-length // WHOLE) - 1).bit_length(), _MOST_BLOCKS, WARP * each // SPAN)
-
-
-def _warps(each: int, length: int, rows: int) -> int:
+def _warps(each: int, rows: int) -> int:
     """How many warps take some rows."""
-    return -(-rows * _blocks(each, length) * SPAN // (WARP * each))
+    return -(-rows * SPAN // (WARP * each))
 
 
 def _reads_once(nest: Nest) -> bool:

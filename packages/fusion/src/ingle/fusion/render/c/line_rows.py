@@ -2,8 +2,8 @@
 
 Such a row is read once, and all there is to do is to have enough of it on its way. A lane takes the
 neighbours that lie in 16 bytes of the matrix, so that some lanes hold the 64 partial results of a
-sum, and a warp takes several rows, or several blocks of the sums of one, side by side. Lines are
-loaded into two buffers, each of which is filled again when what was in it is computed. Each partial
+sum, and a warp takes several rows side by side. Lines are loaded into two buffers, each of which is
+filled again when what was in it is computed, past the end of a block of sums, too. Each partial
 result takes the elements, and blocks, partial results and totals are added in the order, that they
 have in every kernel; so bits are the same.
 
@@ -21,7 +21,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ...kernel.code import SIZES
-from ...kernel.nest import Nest, Reduce, Row
+from ...kernel.nest import BLOCK, Nest, Reduce, Row
 from ...kernel.validation import validate
 from . import helpers
 from .dialect import LateDialect
@@ -42,7 +42,7 @@ def line_rows(nest: Nest, name: str, dialect: LateDialect, lines: Lines) -> str:
 
 
 class _LineNest(LineBuffers):
-    """Writes a kernel whose warps take several rows, or blocks of a row's sums, side by side."""
+    """Writes a kernel whose warps take several rows side by side."""
 
     dialect: LateDialect
 
@@ -58,11 +58,10 @@ class _LineNest(LineBuffers):
             self._written(number, UNIFORM, self.head)
         uniform = list(self.known)
         lanes, rows = self._lines.lanes, self._lines.rows
-        lines = lanes * self._lines.blocks
         found = Scope()
         found.add(
             f"const int part = threadIdx.x % {WARP};",
-            f"const int64_t own = begin + threadIdx.x / {WARP} * {rows} + part / {lines};",
+            f"const int64_t own = begin + threadIdx.x / {WARP} * {rows} + part / {lanes};",
         )
         if self._lines.vectors == 1:
             found.add(*self._row_of_lane("unit", "end"))
@@ -91,9 +90,8 @@ class _LineNest(LineBuffers):
         return found
 
     def _row_of_lane(self, name: str, end: str) -> list[str]:
-        lines = self._lines.lanes * self._lines.blocks
         return [
-            f"const bool first = part % {lines} == 0 && own < {end};",
+            f"const bool first = part % {self._lines.lanes} == 0 && own < {end};",
             "/* Lanes without a row go along with the last one. */",
             f"const int64_t {name} = {helpers.least(self.source)}(own, {end} - 1);",
         ]
@@ -124,15 +122,24 @@ class _LineNest(LineBuffers):
         self._fill(self._early, first)
         rows.block("", first)
 
+    def _ask_late(self, number: int, scope: Scope) -> None:
+        """Asks for the first lines of what a stage reads and has not asked for before."""
+        if not self._aligned:
+            return
+        early = self._early if self._is_early(number) else ()
+        late, first = [k for k in self._read(number) if k not in early], Scope()
+        scope.add(*[self._buffers(k) for k in late])
+        first.add("const int64_t block = 0;", *self._start())
+        self._fill(late, first)
+        scope.block("", first)
+
     def _start(self) -> list[str]:
-        """How many steps there are in a block, and from where on a lane takes elements."""
-        lanes, blocks = self._lines.lanes, self._lines.blocks
-        own = f"block + part / {lanes} % {blocks} * {WHOLE}" if blocks > 1 else "block"
-        least = helpers.least(self.source)
+        """How many steps are left of a row, how many of them in a block, and from where on a lane
+        takes elements."""
         return [
-            f"const int64_t whole = {own};",
-            f"const int there = (int)({least}({self.inner_size()} - whole, {WHOLE}) / {SPAN});",
-            f"const int64_t from = whole + part % {lanes} * {self._lines.each};",
+            f"const int64_t left = ({self.inner_size()} - block) / {SPAN};",
+            f"const int there = (int){helpers.least(self.source)}(left, {BLOCK});",
+            f"const int64_t from = block + part % {self._lines.lanes} * {self._lines.each};",
         ]
 
     def _line_stage(self, number: int, rows: Scope) -> None:
@@ -178,17 +185,18 @@ class _LineNest(LineBuffers):
 
     def _sum(self, number: int, body: Scope, rows: Scope) -> None:
         """The sums of a stage, as every lane of the row knows them."""
-        blocks, vectors = self._lines.blocks, self._lines.vectors
+        vectors = self._lines.vectors
         partials, turn = self.partials(number), Scope()
         for p in partials:
             body.add(*p.arrays())
             each(body, p.many, p.clear("n"))
             each(turn, p.many, p.forget("n"))
+        self._ask_late(number, body)
         turn.add(*self._start())
         turn.add(*self._block(number, partials).lines())
         for p in partials:
-            self._keep(p, turn)
-        head = f"for (int64_t block = 0; block < {self.inner_size()}; block += {blocks * WHOLE})"
+            each(turn, p.many, p.keep(self.code, "n"))
+        head = f"for (int64_t block = 0; block < {self.inner_size()}; block += {WHOLE})"
         body.block(head, turn)
         for j, p in enumerate(partials):
             each(body, p.many, p.round(self.code, "n"))
@@ -202,24 +210,6 @@ class _LineNest(LineBuffers):
             each(body, vectors, [f"{name}[n] = {p.final}[n * {self._lines.each}];"])
         rows.block("", body)
 
-    def _keep(self, p: Partial, turn: Scope) -> None:
-        """Adds what blocks gave to the totals, one block after the other."""
-        lanes, blocks = self._lines.lanes, self._lines.blocks
-        if blocks == 1:
-            each(turn, p.many, p.keep(self.code, "n"))
-            return
-        turn.add(f"float own_{p.name}[{p.many}];")
-        each(turn, p.many, [f"own_{p.name}[n] = {p.name}[n];"])
-        one = Scope()
-        lane = f"part / {lanes * blocks} * {lanes * blocks} + at * {lanes} + part % {lanes}"
-        one.add(f"const int lane = {lane};")
-        given = f"{p.name}[n] = __shfl_sync(0xffffffffu, own_{p.name}[n], lane);"
-        unrolled(one, "n", p.many, [given])
-        there = Scope()
-        each(there, p.many, p.keep(self.code, "n"))
-        one.block(f"if (block + at * {WHOLE} < {self.inner_size()})", there)
-        unrolled(turn, "at", blocks, one)
-
     def _fold(self, p: Partial, body: Scope) -> None:
         """Folds partial results in halves: those of lanes by shuffles, then a lane's own."""
         lanes, each_ = self._lines.lanes, self._lines.each
@@ -230,7 +220,6 @@ class _LineNest(LineBuffers):
         ])  # fmt: skip
         body.add("#pragma unroll")
         body.block(f"for (int apart = {lanes // 2}; apart > 0; apart /= 2)", step)
-        lines = lanes * self._lines.blocks
         for first in range(0, p.many, each_):
             apart = each_ // 2
             while apart:
@@ -238,7 +227,7 @@ class _LineNest(LineBuffers):
                     pair = joined(p, self.code, f"{p.final}[{n}]", f"{p.final}[{n + apart}]")
                     body.add(f"{p.final}[{n}] = {pair};")
                 apart //= 2
-            value, lane = f"{p.final}[{first}]", f"part / {lines} * {lines}"
+            value, lane = f"{p.final}[{first}]", f"part / {lanes} * {lanes}"
             body.add(f"{value} = __shfl_sync(0xffffffffu, {value}, {lane});")
 
     # -- lines -------------------------------------------------------------------------------
@@ -247,22 +236,16 @@ class _LineNest(LineBuffers):
         """A lane's part of a block: the lines of some steps are on their way while those of the
         steps before are computed with."""
         found, turn, steps = Scope(), Scope(), self._lines.steps
-        read, early = self._read(number), self._early if self._is_early(number) else ()
+        read = self._read(number)
         if not self._aligned:
             found.add(*[f"{self._union(k)} line{k}[{self._vectors(k)}];" for k in read])
             turn.add(*self._step(number, partials, None, "p").lines())
             found.block("for (int p = 0; p < there; p++)", turn)
             return found
-        found.add(*[self._buffers(k) for k in read if k not in early])
-        if early:
-            first = Scope()
-            self._fill(early, first)
-            found.block("if (block)", first)
-        self._fill([k for k in read if k not in early], found)
         # What is behind a branch is not moved before it: so lines are asked for where it says so.
         for buffer in (0, 1):
             self._compute(number, partials, turn, buffer, f"p + {buffer * steps}")
-            self._load(read, turn, buffer, f"p + {(buffer + 2) * steps}")
+            self._load(read, turn, buffer, f"p + {(buffer + 2) * steps}", end="left")
         found.add("#pragma unroll 1")
         found.block(f"for (int p = 0; p < there; p += {2 * steps})", turn)
         return found
@@ -278,21 +261,23 @@ class _LineNest(LineBuffers):
         read = {i.value for i in code if i.name == "load"}
         return [k for k in self._units if k in read]
 
-    def _chunks(self, scope: Scope, body: Scope, start: str) -> None:
-        """Something for each of some steps, `q`, that the row has."""
+    def _chunks(self, scope: Scope, body: Scope, start: str, end: str = "there") -> None:
+        """Something for each of some steps, `q`, in front of an end."""
         chunk, one = Scope(), Scope()
         one.add("#pragma unroll")
         one.block(f"for (int q = chunk; q < chunk + {CHUNK}; q++)", body)
-        chunk.block(f"if ({start} + chunk < there)", one)
+        chunk.block(f"if ({start} + chunk < {end})", one)
         scope.add("#pragma unroll")
         scope.block(f"for (int chunk = 0; chunk < {self._lines.steps}; chunk += {CHUNK})", chunk)
 
-    def _load(self, operands: Sequence[int], scope: Scope, buffer: int, start: str) -> None:
-        """Asks for the lines of some operands in some steps."""
+    def _load(
+        self, operands: Sequence[int], scope: Scope, buffer: int, start: str, end: str = "there"
+    ) -> None:
+        """Asks for the lines of some operands in some steps in front of an end."""
         loads, place = Scope(), f"from + ({start} + q) * {SPAN}"
         for k in operands:
             self._of_each(k, loads, self._words(k, self._line(k, buffer), place))
-        self._chunks(scope, loads, start)
+        self._chunks(scope, loads, start, end)
 
     def _compute(
         self, number: int, partials: list[Partial], scope: Scope, buffer: int, start: str
