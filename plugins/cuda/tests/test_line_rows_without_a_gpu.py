@@ -259,7 +259,7 @@ def product_nest() -> Nest:
     [
         (2048, 2048, Grid(256, 128, 8, (0,))), (256, 2048, Grid(256, 32, 1, (0,))),
         (2048, 5632, Grid(256, 128, 8, (0,))), (32000, 2048, Grid(2000, 128, 16, (0,))),
-        (1001, 4096, Grid(251, 128, 4, (0,))), (5632, 2048, Grid(352, 128, 16, (0,))),
+        (1001, 4096, Grid(501, 32, 2, (0,))), (5632, 2048, Grid(352, 128, 16, (0,))),
     ],
 )  # fmt: skip
 def test_warps_take_several_rows(compiled: Any, rows: int, length: int, grid: Grid) -> None:

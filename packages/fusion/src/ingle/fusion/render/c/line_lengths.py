@@ -26,8 +26,9 @@ _ON_THE_WAY = 64 << 10
 the warps that come last have the others wait."""
 _MOST_WARPS = 16
 """Warps of a multiprocessor that have registers for that at a time."""
-_ENOUGH_WARPS = 7
-"""Warps of a multiprocessor below which lanes take fewer neighbours, so that there are more."""
+_ENOUGH_WARPS, _ENOUGH_WARPS_LONG = 7, 3
+"""Warps of a multiprocessor below which lanes take fewer neighbours, so that there are more; where
+rows have several blocks of sums, each warp is at work for longer."""
 _BALANCED = 4
 """Warps of a multiprocessor up to which each is a block, so that none gets many more than another.
 """
@@ -105,7 +106,8 @@ def lines_of(nest: Nest, numbers: Sequence[int], processors: int, beside: int = 
     sums = vectors * sum([len(s.reductions) for s in nest.stages if isinstance(s, Reduce)])
     most = most if vectors == 1 else min(most, max(_PARTIALS // sums, 2))
     each = next((n for n in (8, 4, 2) if n <= most and not _splits(n, steps)), 0)
-    while each > 2 and _warps(each, count) < _ENOUGH_WARPS * processors:
+    enough = _ENOUGH_WARPS if length <= WHOLE else _ENOUGH_WARPS_LONG
+    while each > 2 and _warps(each, count) < enough * processors:
         each //= 2
     if not each:
         return None
