@@ -279,3 +279,32 @@ def test_methods_of_others():
     with pytest.raises(AttributeError, match=r"no attribute 'colour'$"):
         made.colour  # noqa: B018
     assert copy.copy(made).steps == 0
+
+
+class _Plain(train.Metric):
+    name = "plain"
+
+    def reset(self):
+        pass
+
+
+@pytest.mark.parametrize(
+    ("make", "told"),
+    [
+        (partial(Accuracy, task="multiclass", num_classes=10), "^Accuracy: .*'task'.*last axis"),
+        (partial(train.AUROC, 5), r"^AUROC: too many .* it is AUROC\(\)"),
+        (partial(train.Precision, top_k=2), r"^Precision: .*average='macro'.*TopKAccuracy\(k\)"),
+        (partial(train.ConfusionMatrix, 3, 4), r"^ConfusionMatrix: .*ConfusionMatrix\(classes\)"),
+        (partial(_Plain, 3), r"^_Plain: too many .* it is _Plain\(\)"),
+    ],
+)
+def test_arguments_that_a_metric_does_not_take(make, told):
+    with pytest.raises(ArgumentError, match=told):
+        make()
+
+
+def test_metrics_that_take_what_they_take():
+    assert train.ConfusionMatrix(classes=3).classes == 3
+    assert copy.deepcopy(train.TopKAccuracy(2)).k == 2
+    with pytest.raises(TypeError, match="classes"):
+        train.ConfusionMatrix()

@@ -48,6 +48,13 @@ default_root_dir output_dir: checkpoints="runs/first"
 accelerator device: model.to("cuda"), or with it.device("cuda"): around the program
 """)
 
+METRIC = table("""
+task: leave it out; targets of class numbers or of labels say which it is
+num_classes num_labels: leave it out; they are the last axis of the outputs
+top_k: TopKAccuracy(k)
+ignore_index: cut these out: metric.update(outputs[kept], targets[kept], loss)
+from_logits: leave it out; scores are compared with one another, or with threshold=
+""")
 METHODS = table("""
 predict: model.eval()(x), under autodiff.no_grad()
 compile: leave it out; the optimizer, the loss and metrics are arguments of Learner
@@ -63,6 +70,24 @@ def missing(name: str) -> AttributeError:
     """The error for an attribute that learners lack."""
     said = f"Learner has no attribute {name!r}"
     return AttributeError(f"{said}; write {METHODS[name]}" if name in METHODS else said, name=name)
+
+
+def check_metric(kind: type, args: tuple[object, ...], options: Mapping[str, object]) -> None:
+    """Raises in the name of a metric, where Python names the base that it has `__init__` from."""
+    written = () if kind.__init__ is object.__init__ else _behind_self(kind.__init__)  # type: ignore[misc]
+    takes = inspect.Signature(written)
+    try:
+        takes.bind(*args, **options)
+    except TypeError as error:
+        said = [f"instead of {name}=: {METRIC[name]}" for name in options if name in METRIC]
+        told = "; ".join([f"{error}; it is {kind.__name__}{takes}", *said])
+        raise ArgumentError(f"{kind.__name__}: {told}") from None
+
+
+def _behind_self(method: Callable[..., object]) -> list[inspect.Parameter]:
+    """What a method takes behind its object, without types."""
+    _, *others = inspect.signature(method).parameters.values()
+    return [p.replace(annotation=p.empty) for p in others]
 
 
 def explained(

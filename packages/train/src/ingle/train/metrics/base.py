@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from ingle.tensor import Tensor
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 
+from ..other_calls import check_metric
+
 Doubles = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
@@ -41,6 +43,11 @@ class Metric:
 
     name: str = ""
     gathered: tuple[str, ...] = ()
+
+    def __new__(cls, *args: object, **options: object) -> Self:
+        if args or options:
+            check_metric(cls, args, options)
+        return super().__new__(cls)
 
     def reset(self) -> None:
         """Forgets everything gathered."""
