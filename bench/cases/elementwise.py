@@ -16,7 +16,8 @@ ELEMENTWISE: tuple[Case, ...] = (
     *cases("acos asin atanh", INSIDE),
     case("acosh", between(1.1, 4.0, 512, N)),
     *cases("add subtract multiply divide maximum minimum atan2 copysign hypot logaddexp", X, Y),
-    *cases("equal less greater_equal remainder floor_divide fmod nextafter", X, Y),
+    case("equal", X, Y, torch="eq"),  # PyTorch's `equal` is one answer for all elements
+    *cases("less greater_equal remainder floor_divide fmod nextafter", X, Y),
     case("pow", POSITIVE, Y),
     case("pow/square", X, ingle=lambda it, x: x**2, torch=lambda torch, x: x**2),
     case("pow/cube", X, ingle=lambda it, x: x**3, torch=lambda torch, x: x**3),

@@ -61,6 +61,39 @@ def test_nan_and_infinity_stay_in_their_windows() -> None:
     assert indices.tolist() == [[1, 1, 4]]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+@pytest.mark.parametrize(
+    ("shape", "size"), [((6, 8), (3, 2)), ((6, 8), (1, 1)), ((20, 16), (2, 1))]
+)
+@pytest.mark.usefixtures("road")
+def test_windows_that_are_alike(dtype: str, shape: Any, size: Any) -> None:
+    """Equal elements, the lowest numbers, NaN: values with indices are those without, and the
+    gradient goes where the index says."""
+    rng = np.random.default_rng(0)
+    x = rng.integers(-2, 2, (2, 3, *shape)).astype(dtype)
+    x[0, 0] = np.iinfo(dtype).min if dtype == "int8" else -math.inf
+    if dtype == "float32":
+        x[0, 1, 1, 1:3], x[1, 2, -1, -2] = math.nan, math.inf
+    given = it.asarray(x)
+    values, indices = it.adaptive_max_pool2d(given, size, return_indices=True)
+    alone = it.adaptive_max_pool2d(given, size)
+    high, wide = (n // m for n, m in zip(shape, size, strict=True))
+    parts = x.reshape(2, 3, size[0], high, size[1], wide).transpose(0, 1, 2, 4, 3, 5)
+    parts = parts.reshape(2, 3, *size, high * wide)
+    first = parts.argmax(axis=-1)
+    np.testing.assert_array_equal(alone.numpy(), parts.max(axis=-1))
+    np.testing.assert_array_equal(values.numpy(), alone.numpy())
+    tops, lefts = np.arange(size[0])[:, np.newaxis] * high, np.arange(size[1]) * wide
+    places = (tops + first // wide) * shape[1] + lefts + first % wide
+    np.testing.assert_array_equal(indices.numpy(), places)
+    if dtype == "float32":
+        leaf = given.require_grad()
+        found = it.adaptive_max_pool2d(leaf, size).sum().backward()[leaf].numpy()
+        expected = np.zeros((2, 3, math.prod(shape)), dtype)
+        np.put_along_axis(expected, places.reshape(2, 3, -1), 1, axis=2)
+        np.testing.assert_array_equal(found.reshape(expected.shape), expected)
+
+
 def test_lowest_numbers_win_over_what_is_outside() -> None:
     x = it.full((1, 5), -128, dtype="int8")
     values, indices = it.adaptive_max_pool1d(x, 3, return_indices=True)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from ...contract import Aval
-from ...dispatch import TensorLike, handle_of, run
+from ...contract import Aval, Shape
+from ...dispatch import TensorLike, handle_of, run, run1
 from ...dtypes import int64
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
@@ -31,10 +31,13 @@ from .adaptive_pooling import (
     wanted_size,
     windows_of,
 )
-from .max_pooling import images_of, lowest
+from .max_pooling import MAX_POOL, images_of, lowest, pool_attributes
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+
+MOST_TAPS = 16
+"""Elements of a window up to which each is compared by itself."""
 
 
 @overload
@@ -127,9 +130,22 @@ def _largest(
 ) -> Tensor | tuple[Tensor, Tensor]:
     name = f"adaptive_max_pool{rank}d"
     images, alone = images_of(name, rank, x)
-    found = run(ADAPTIVE_MAX_POOL.op(size=wanted_size(name, images, output_size)), (images,))
+    size = wanted_size(name, images, output_size)
+    shape = images.shape[2:]
+    if not return_indices and _are_alike(shape, size):
+        kernel = tuple([n // m for n, m in zip(shape, size, strict=True)])
+        if math.prod(kernel) <= MOST_TAPS:
+            attributes = pool_attributes(name, shape, kernel, None, 0, 1, False)
+            out = run1(MAX_POOL.op(**attributes), images)
+            return reshape(out, out.shape[1:]) if alone else out
+    found = run(ADAPTIVE_MAX_POOL.op(size=size), (images,))
     out, index = (reshape(t, t.shape[1:]) if alone else t for t in found)
     return (out, index) if return_indices else out
+
+
+def _are_alike(shape: Shape, size: Ints) -> bool:
+    """Whether all windows have one size, and none shares an element with another."""
+    return 0 not in (*shape, *size) and not any(n % m for n, m in zip(shape, size, strict=True))
 
 
 def adaptive_max_pool(x: TensorLike, output_size: Size) -> tuple[Tensor, Tensor]:
@@ -147,6 +163,8 @@ def _max_rule(x: Aval, *, size: Ints) -> tuple[Aval, Aval]:
 
 def _max_body(x: Tensor, *, size: Ints) -> tuple[Tensor, Tensor]:
     rank, images = len(size), x.shape[2:]
+    if _are_alike(images, size):
+        return _alike(x, size)
     index, inside = np.zeros((), np.int64), np.ones((), np.bool_)
     seen = x
     for axis, (n, count) in enumerate(zip(images, size, strict=True)):
@@ -168,6 +186,32 @@ def _max_body(x: Tensor, *, size: Ints) -> tuple[Tensor, Tensor]:
     values = take_along_axis(kept, best, axis=-1)
     places = take_along_axis(reshape(table, (1, 1, *flat)), best, axis=-1)
     return reshape(values, shape), reshape(places, shape)
+
+
+def _alike(x: Tensor, size: Ints) -> tuple[Tensor, Tensor]:
+    """Of windows that are alike, one axis after the other, the last one first: of each row of a
+    window its first largest element, then the first row with the largest of these."""
+    images, counts = [*x.shape[2:]], [*size]
+    while len(counts) > 1 and counts[-1] == 1:
+        # Windows of whole rows are windows along the rows one behind the other.
+        images[-2:] = [images[-2] * images[-1]]
+        counts.pop()
+    values, index = reshape(x, (*x.shape[:2], *images)), None
+    for axis in range(1 + len(counts), 1, -1):
+        n, count = values.shape[axis], counts[axis - 2]
+        before, behind = values.shape[:axis], values.shape[axis + 1 :]
+        windows = reshape(values, (*before, count, n // count, *behind))
+        first = (np.arange(count) * (n // count)).reshape(count, *[1] * len(behind))
+        here = argmax(windows, axis=axis + 1) + asarray(first, device=x.device)
+        values = take_along_axis(values, here, axis=axis)
+        if index is None:
+            index = here
+        else:
+            along = take_along_axis(index, here, axis=axis)
+            index = here * math.prod(images[axis - 1 :]) + along
+    assert index is not None, "images have an axis"
+    shape = (*x.shape[:2], *size)
+    return reshape(values, shape), reshape(index, shape)
 
 
 def _max_gradient(g: tuple[Tensor, Any], index: Tensor, x_aval: Aval) -> Tensor:
