@@ -67,12 +67,16 @@ class Algebra:
         return op, args
 
     def _before_reshape(self, op: Op, args: tuple[int, ...]) -> tuple[int, ...]:
-        """What a reshape of a reshape takes that was just computed, and so lies in order."""
+        """What a reshape of a reshape takes that was just computed, and so lies in order.
+
+        Products lie in memory, where a reshape is a view: whoever else reads it finds it there.
+        """
         inner = self._maker(args[0])
         if inner is None or not inner.op.operation.name == op.operation.name == "reshape":
             return args
         source = self._maker(inner.args[0])
-        computed = source is not None and source.op.operation.traits.kind != "movement"
+        kinds = ("movement", "contraction")
+        computed = source is not None and source.op.operation.traits.kind not in kinds
         return inner.args if computed else args
 
     def _moved_narrow(self, op: Op, args: tuple[int, ...]) -> Work | None:
