@@ -12,6 +12,7 @@ import ingle.tensor as it
 from ingle.autodiff import no_grad, value_and_grad
 from ingle.fusion import compile
 from ingle.fusion.runtime.at_once import READ
+from ingle.fusion.symbolic.inquiry import Inquiry
 from ingle.tensor import prepared
 from ingle.tensor.device import backend_of
 from ingle.tensor.errors import DeviceError
@@ -220,6 +221,16 @@ def test_pieces_begin_anywhere_and_stay_inside(key):
         np.testing.assert_array_equal(x[row].numpy(), x.numpy()[row])
     with pytest.raises(IndexError):
         x[3]
+
+
+def test_calls_on_sizes_of_a_plan_are_forgotten_with_it():
+    calls, backend = backend_of(None).prepared, backend_of(None)
+    (size,) = Inquiry([3], apart=True).symbols
+    for key in [(it.sum, (size, 4), it.float32), (it.sum, (4, size), it.float32)]:
+        calls.keep(key, None)
+        calls.note(key, backend, it.sum, (made()[0],), {}, False)
+        assert key not in calls.known
+        assert key not in calls._seen
 
 
 def test_few_calls_are_kept(monkeypatch):

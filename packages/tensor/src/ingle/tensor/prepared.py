@@ -23,6 +23,7 @@ from .interruptions import is_from_outside
 from .operation import typed_key
 from .precision import low, used
 from .probing import steps_of
+from .static_values import SymbolicInt
 
 FUNCTIONS = frozenset({
     "all", "any", "argmax", "argmin", "astype", "broadcast_to", "clip", "concat",
@@ -73,7 +74,9 @@ class PreparedCalls:
         self._seen: set[Key] = set()
 
     def keep(self, key: Key, found: CallSteps | None) -> None:
-        """Knows a call from now on."""
+        """Knows a call from now on, unless its sizes are those of one plan that is being made."""
+        if _is_of_a_plan(key):
+            return
         if len(self.known) >= MOST:
             self.known.clear()
         self.known[key] = found
@@ -88,6 +91,8 @@ class PreparedCalls:
         weak: bool,
     ) -> None:
         """Takes notice of a call that is not known; what comes twice is, from then on."""
+        if _is_of_a_plan(key):
+            return
         if key not in self._seen:
             if len(self._seen) >= MOST:
                 self._seen.clear()
@@ -101,6 +106,13 @@ class PreparedCalls:
                 raise
             found = None
         self.keep(key, found)
+
+
+def _is_of_a_plan(key: Key) -> bool:
+    """Whether a call is on sizes that stand for many, as bodies of operations are called while they
+    are planned: these never come again, and hold on to what was asked of them."""
+    sizes = [n for part in key if type(part) is tuple for n in part]
+    return any(isinstance(n, SymbolicInt) for n in sizes)
 
 
 def prepared_calls(backend: Any) -> PreparedCalls | None:
