@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.autodiff import grad
+from ingle.autodiff import grad, vmap
 from ingle.tensor.errors import AxisError, DTypeError, OutOfRangeError, ShapeError
 
 RNG = np.random.default_rng(0)
@@ -26,6 +26,23 @@ def test_embedding(like_torch: Any, padding_idx: int | None) -> None:
         ),
         [RNG.standard_normal((7, 3))],
     )
+
+
+@pytest.mark.parametrize("batched", [(True, False), (False, True), (True, True)])
+@pytest.mark.parametrize("padding_idx", [None, 1])
+def test_the_row_of_padding_gets_no_gradient_through_a_batch(
+    batched: tuple[bool, bool], padding_idx: int | None
+) -> None:
+    indices, tables = it.asarray([[0, 1, 1], [1, 2, 0]]), it.ones((2, 4, 3))
+    axes = tuple(0 if b else None for b in batched)
+    each = vmap(lambda i, w: it.embedding(i, w, padding_idx=padding_idx), in_axes=axes)
+    places = indices if batched[0] else indices[0]
+    gradient = grad(lambda w: it.sum(each(places, w)))(tables if batched[1] else tables[0])
+    wanted = np.zeros((2, 4, 3))
+    for element in range(2):
+        for row in (indices if batched[0] else it.stack([indices[0]] * 2))[element].tolist():
+            wanted[element if batched[1] else 0, row] += row != padding_idx
+    np.testing.assert_array_equal(gradient.numpy(), wanted if batched[1] else wanted[0])
 
 
 @pytest.mark.parametrize("wrong", [7, -1])

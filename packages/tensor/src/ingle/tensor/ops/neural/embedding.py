@@ -11,10 +11,12 @@ from ...dtypes import int64
 from ...errors import DTypeError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
+from .._batching import Batched, take_batch
 from .._guarding import guarded
 from .._rules import as_int, normalize_axis
 from ..creation.filled import zeros
 from ..elementwise.cast import astype
+from ..elementwise.detaching import stop_gradient
 from ..elementwise.where import where
 from ..indexing.gathering import take
 from ..indexing.scattering import scatter_add, update_rule
@@ -80,6 +82,20 @@ def _vjp(g: Tensor, indices: Tensor, weight_aval: Aval, padding_idx: int | None)
     return embedding_gradient(table, indices, g)
 
 
+def _batch(
+    batched: Batched, indices: Tensor, weight: Tensor, *, padding_idx: int | None
+) -> Tensor:
+    if not batched[1]:
+        return embedding(indices, weight, padding_idx=padding_idx)
+    places = _from_the_start(indices, weight.shape[1])
+    found = take_batch((True, batched[0]), weight, places, axis=0)
+    if padding_idx is None:
+        return found
+    # What it is made of here has a gradient for every row.
+    padding = reshape(indices == padding_idx, (*indices.shape, 1))
+    return where(padding, stop_gradient(found), found)
+
+
 def _samples(draw: Draw) -> Iterator[Sample]:
     shapes: tuple[Shape, ...] = ((), (3,), (2, 5), (0,))
     for shape in shapes:
@@ -95,6 +111,7 @@ EMBEDDING = Operation(
     traits=Traits("movement", row_indices=(0, 1), indices_from_0="embedding"),
     vjp={"weight": _vjp},
     body=_body,
+    batch=_batch,
     public=embedding,
     samples=_samples,
     reference=lambda indices, weight, **_: weight[indices],
