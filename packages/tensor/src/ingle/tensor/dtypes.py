@@ -152,6 +152,8 @@ class Used:
 
 changed = Used()
 """Whether `default_dtypes` was used."""
+others: ContextVar[bool] = ContextVar("ingle_other_defaults", default=False)
+"""Whether a `default_dtypes` is around that says other dtypes than there are without one."""
 
 
 def default_float() -> DType:
@@ -162,11 +164,6 @@ def default_float() -> DType:
 def default_int() -> DType:
     """The dtype of integer tensors made without one: int64 unless `default_dtypes` says else."""
     return _default_int.get()
-
-
-def has_usual_defaults() -> bool:
-    """Whether no `default_dtypes` is around that says else."""
-    return _default_float.get() is float32 and _default_int.get() is int64
 
 
 def default_complex() -> DType:
@@ -198,7 +195,8 @@ def default_dtypes(
         if not i.is_integer:
             raise DTypeError(f"default_dtypes: integer must be an integer dtype, got {i}")
     changed.ever = True
-    with holding(_default_float, f), holding(_default_int, i):
+    other = f is not float32 or i is not int64
+    with holding(_default_float, f), holding(_default_int, i), holding(others, other):
         yield
 
 

@@ -18,7 +18,7 @@ from . import dispatch
 from .call_steps import CallSteps, Result
 from .contract import Backend, Handle, Scalar
 from .device import made_backend
-from .dtypes import DType, changed, has_usual_defaults
+from .dtypes import DType, changed, others
 from .interruptions import is_from_outside
 from .operation import typed_key
 from .precision import low, used
@@ -120,7 +120,7 @@ def prepared_calls(backend: Any) -> PreparedCalls | None:
     on what calls come to."""
     if dispatch.watched() or (used.ever and low.get() is not None):
         return None
-    if changed.ever and not has_usual_defaults():
+    if changed.ever and others.get():
         return None
     return getattr(backend, "prepared", None)
 
