@@ -82,9 +82,7 @@ def _vjp(g: Tensor, indices: Tensor, weight_aval: Aval, padding_idx: int | None)
     return embedding_gradient(table, indices, g)
 
 
-def _batch(
-    batched: Batched, indices: Tensor, weight: Tensor, *, padding_idx: int | None
-) -> Tensor:
+def _batch(batched: Batched, indices: Tensor, weight: Tensor, *, padding_idx: int | None) -> Tensor:
     if not batched[1]:
         return embedding(indices, weight, padding_idx=padding_idx)
     places = _from_the_start(indices, weight.shape[1])
