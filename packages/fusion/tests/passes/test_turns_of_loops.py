@@ -116,6 +116,21 @@ def test_a_result_that_turns_write_into() -> None:
     assert (decomposed, others) == (True, True)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("turns", [33, 40])
+def test_turns_behind_those_that_go_on(turns: int) -> None:
+    """They are as many and as alike, but take one piece: nothing is written again among them."""
+
+    def loss(weight: it.Tensor, x: it.Tensor) -> it.Tensor:
+        h = it.zeros((3, WIDTH))
+        for t in range(turns):
+            h = h + 0.3 * it.tanh(x[:, min(2 * t, 42)] @ weight) * it.exp(-h * h)
+        return it.sum(h)
+
+    x, weight, *_ = given(43)
+    checked(*recorded(grad(loss), weight[:, :WIDTH], x))
+
+
 def test_steps_are_part_of_layers() -> None:
     """A whole number for each operand that says where a piece begins; uneven ones are no layers."""
     _, _, graph, *_ = recorded(lambda x, *p: unrolled("rnn", x, p)[-1], *given())

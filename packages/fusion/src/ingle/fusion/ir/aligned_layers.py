@@ -98,7 +98,10 @@ def aligned(short: ShortGraph, made: Graph, sources: Mapping[int, object]) -> Al
     telling = {place for place, chain in chains.items() if chain.place is not None}
     telling.update(place for place, _ in pairs)
     near = _near(short, made, layers, lambda layer: layer)
-    near.update(_untold(made, layers, blocks, telling))
+    untold = _untold(made, layers, blocks, telling)
+    if untold and theirs.steps:  # another loop may be as long, and take other pieces
+        raise UnlikeError
+    near.update(untold)
     known = {at for at, _ in returned}
     others = [o for at, o in enumerate(made.outputs) if at not in known]
     _check_apart(made, layers, near, others)
