@@ -280,3 +280,24 @@ def test_conversions_keep_the_bits_of_a_nan_where_it_is_moved_alone(name: str) -
     machine = name != "never"
     assert (" = computable_float32_of_float16(" in source) == machine
     assert (" = float16_of_computed_float32(" in source) == machine
+
+
+def test_conversions_keep_the_bits_of_a_nan_that_leaves_beside_what_is_computed_with_it() -> None:
+    """Stored as it is, chosen as an extreme, or looked at bit by bit."""
+    b = CodeBuilder()
+    x = b.cast(b.load(0, "float16"), "float32")
+    code, (moved, added) = b.finish(x, b.append("add", "float32", (x, x)))
+    two = (Operand("float16"), Operand("float32", True), Operand("float32", True))
+    maps = Map(code, ((1, moved), (2, added))), Map(code, ((2, added),))
+    assert " = computable_float32_of_float16(" not in render(Nest(0, two, (), maps[:1]), "nest")
+    assert " = computable_float32_of_float16(" in render(Nest(0, two, (), maps[1:]), "nest")
+    rows = Nest(1, two, (), (Reduce(code, (("max", moved), ("sum", added))),))
+    assert " = computable_float32_of_float16(" not in render(rows, "nest")
+    rows = Nest(1, two, (), (Reduce(code, (("sum", moved), ("max", added))),))
+    assert " = computable_float32_of_float16(" in render(rows, "nest")
+    b = CodeBuilder()
+    x = b.cast(b.load(0, "float16"), "float32")
+    code, (bits,) = b.finish(b.append("bitcast", "int32", (x,)))
+    one = (Operand("float16"), Operand("int32", True))
+    source = render(Nest(0, one, (), (Map(code, ((1, bits),)),)), "nest")
+    assert " = computable_float32_of_float16(" not in source

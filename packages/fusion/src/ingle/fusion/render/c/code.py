@@ -20,6 +20,7 @@ from ...kernel.expand import Native, expand, function_code
 from ..leaves import LEAVES, Environment
 from . import helpers
 from .dialect import Dialect, functions_of
+from .machine_conversions import NARROW_COMPUTED, WIDEN_TO_COMPUTE
 from .text import Scope, Source, literal, memory_type, unsigned_type, value_type
 
 
@@ -107,11 +108,6 @@ class CodeRenderer:
             case "argument":
                 return f"x{value}"
             case "cast":
-                if dtype in HALVES and origin == "float32" and _is_computed(code, places[0]):
-                    return f"{helpers.narrow_computed(self.source, dtype)}({args[0]})"
-                widens = (dtype, origin) == ("float32", "float16")
-                if widens and _is_computed_with(code, code.index(at)):
-                    return f"{helpers.widen_to_compute(self.source)}({args[0]})"
                 return self.cast(dtype, origin, args[0])
             case "bitcast":
                 return self._bitcast(dtype, origin, args[0])
@@ -124,6 +120,10 @@ class CodeRenderer:
             case "fallback":
                 function = self._function(value, tuple([code[p].dtype for p in places[2:]]))
                 return f"{args[1]} ? {function}({', '.join(args[2:])}) : {args[0]}"
+        if name == NARROW_COMPUTED:
+            return f"{helpers.narrow_computed(self.source, dtype)}({args[0]})"
+        if name == WIDEN_TO_COMPUTE:
+            return f"{helpers.widen_to_compute(self.source)}({args[0]})"
         if name in _COMPARISONS:
             return f"{args[0]} {_COMPARISONS[name]} {args[1]}"
         if dtype in FLOATS:
@@ -253,25 +253,6 @@ def hash_of(text: str) -> str:
     return f"{total:08x}"
 
 
-def _is_computed(code: Code, place: int) -> bool:
-    """Whether a NaN there may have bits that a machine chose."""
-    name, _, args, _ = code[place]
-    if name in _MOVES:
-        return any(_is_computed(code, at) for at in args[name == "select" :])
-    return name in _COMPUTED
-
-
-def _is_computed_with(code: Code, place: int) -> bool:
-    """Whether no bits of a NaN there leave the code as they are: something is computed with it."""
-    users = [at for at, user in enumerate(code) if place in user.args]
-    return bool(users) and all(
-        code[at].name not in ("cast", *_MOVES)
-        or _is_computed(code, at)
-        or (code[at].dtype not in HALVES and _is_computed_with(code, at))
-        for at in users
-    )
-
-
 class _Nothing:
     """An environment without leaves."""
 
@@ -284,6 +265,7 @@ class _Nothing:
 _NOTHING = _Nothing()
 _NAMED_ALREADY = frozenset({"scalar", "index", "result", "row", "argument"})
 _HINTS = {"and": "both", "or": "either", "xor": "differ", "not": "inverse", "cast": "as",
+          WIDEN_TO_COMPUTE: "as", NARROW_COMPUTED: "as",
           "bitcast": "bits", "select": "chosen", "table": "entry", "gather": "found",
           "fallback": "safe", "min": "smaller", "max": "larger"}  # fmt: skip
 _COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
@@ -291,11 +273,5 @@ _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "div": "/", "and": "&", "or": 
 _FUNCTIONS = {
     "fma": helpers.fma, "residue": helpers.residue, "scale_near": helpers.scale_near
 }  # fmt: skip
-_COMPUTED = COMPOSITE.keys() | {
-    "add", "sub", "mul", "div", "fma", "sqrt", "min", "max", "bitcast",
-}  # fmt: skip
-"""Of floats: what makes NaN of the machine's bits."""
-_MOVES = frozenset({"select", "neg", "abs"})
-"""What leaves the bits of a NaN, all but the sign."""
 _LIBRARY = {"sqrt": "sqrt", "floor": "floor", "ceil": "ceil", "trunc": "trunc", "round": "rint",
             "abs": "fabs"}  # fmt: skip

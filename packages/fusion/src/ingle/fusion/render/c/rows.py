@@ -9,6 +9,7 @@ from ...kernel.nest import Map, Nest, Reduce, Row, Stage, accumulators, columns_
 from . import helpers
 from .code import CodeRenderer, expanded
 from .dialect import Dialect, is_vectorized
+from .machine_conversions import with_machine_conversions
 from .prepared import UNIFORM, Prepared
 from .reductions import Partial
 from .text import Scope, Source, value_type
@@ -90,7 +91,10 @@ class NestRenderer:
             levels.append(level)
         pairs = tuple(zip(targets, found, strict=False))
         stores, columns = pairs[: len(stage.stores)], pairs[len(stage.stores) :]
-        return Prepared(stage, code, stores, columns, found[len(pairs) :], tuple(levels))
+        ends = found[len(pairs) :]
+        leaving = {*[at for _, at in stores], *_kept_as_they_are(stage, ends)}
+        code = with_machine_conversions(code, leaving)
+        return Prepared(stage, code, stores, columns, ends, tuple(levels))
 
     def partials(self, number: int, count: int | None = None) -> list[Partial]:
         """The reductions of a stage, with `count` partial results or as many as belong to them."""
@@ -208,6 +212,14 @@ def _described(stage: Stage) -> str:
     if isinstance(stage, Reduce):
         return " and ".join(combine for combine, _ in stage.reductions)
     return "map" if isinstance(stage, Map) else "once a row"
+
+
+def _kept_as_they_are(stage: Stage, ends: Sequence[int]) -> Sequence[int]:
+    """Of what is reduced or kept for the row, what may be a number of memory: not what is added."""
+    if not isinstance(stage, Reduce):
+        return ends
+    pairs = zip(stage.reductions, ends, strict=True)
+    return [at for (combine, _), at in pairs if combine in ("max", "min")]
 
 
 def moved(pointer: str, terms: Sequence[str]) -> str:
