@@ -452,3 +452,29 @@ def test_a_scale_of_a_product_is_a_tensor() -> None:
     codes = it.zeros((2, 8), dtype="int8")
     with pytest.raises(OperandError, match=r"quantized_linear: scale must be a tensor"):
         it.quantized_linear(it.ones((1, 8)), codes, 0.5, dtype="int8")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("scales", [(), (2, 4), (2, 1)], ids=str)
+@pytest.mark.parametrize("batched", [(0, 1, 2), (0,), (1,), (0, 2)], ids=str)
+def test_gradients_pass_straight_through_the_rounding_of_a_batch(batched, scales):
+    """What a batch is made of rounds, too, and its own gradient would be 0."""
+    rng = np.random.default_rng(1)
+    values = [off_ties((3, 2, 8), -90, 90) / 4, 0.25 * 2.0 ** rng.integers(0, 2, (3, *scales)),
+              rng.integers(-3, 4, (3, *scales)).astype("f")]  # fmt: skip
+    given = [it.asarray(v if i in batched else v[0], dtype="f") for i, v in enumerate(values)]
+    weight = it.asarray(numbers((2, 8)))
+
+    def loss(*parts):
+        return it.sum(it.fake_quantize(*parts) * weight)
+
+    def each(*parts):
+        axes = tuple(0 if i in batched else None for i in range(3))
+        return it.sum(autodiff.vmap(loss, in_axes=axes)(*parts))
+
+    def one_by_one(*parts):
+        rows = [[p[n] if i in batched else p for i, p in enumerate(parts)] for n in range(3)]
+        return it.sum(it.stack([loss(*row) for row in rows]))
+
+    got, wanted = (autodiff.grad(f, (0, 1, 2))(*given) for f in (each, one_by_one))
+    for mine, theirs in zip(got, wanted, strict=True):
+        np.testing.assert_allclose(mine.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ...contract import Shape
 from ...dispatch import TensorLike, handle_of
 from ...errors import ShapeError
+from .._batching import Batched, repeated
 from .._rules import normalize_axis
 from ..elementwise.cast import astype
 from ..movement.shapes import reshape
@@ -60,6 +61,22 @@ def split(shape: Shape, *parameters: Any) -> tuple[Shape, list[Any]]:
         for p in parameters
     ]
     return whole, apart
+
+
+def of_batch(batched: Batched, x: Tensor, *parameters: Any) -> list[Any]:
+    """A batch of tensors and their blocks' parameters as one tensor and its own: along the batch
+    there are as many blocks as elements, or one for what is the same for all."""
+    given = zip((x, *parameters), batched, strict=True)
+    size = next(value.shape[0] for value, has_axis in given if has_axis)
+    found = [x if batched[0] else repeated(x, size)]
+    for parameter, has_axis in zip(parameters, batched[1:], strict=True):
+        shape = getattr(parameter, "shape", ())
+        if has_axis:
+            inside = shape[1:] or (1,) * (found[0].ndim - 1)
+            found.append(reshape(parameter, (size, *inside)))
+        else:
+            found.append(reshape(parameter, (1, *shape)) if shape else parameter)
+    return found
 
 
 def gathered(g: Tensor, like: Tensor) -> Tensor:

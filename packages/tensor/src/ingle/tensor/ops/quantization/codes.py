@@ -20,6 +20,7 @@ from ...dtypes import DType, default_float, float32, int8, int32, integer_range,
 from ...errors import ArgumentError, DTypeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
+from .._batching import Batched
 from .._guarding import guarded
 from .._rules import as_int, broadcast_shapes, dtype_argument, widened
 from ..elementwise.cast import astype
@@ -28,7 +29,7 @@ from ..elementwise.extrema import clip
 from ..elementwise.rounding import round as nearest
 from ..elementwise.where import where
 from ..movement.shapes import reshape
-from ._blocks import along_axis, check_blocks, gathered, split
+from ._blocks import along_axis, check_blocks, gathered, of_batch, split
 from ._reference import dequantize_reference, fake_quantize_reference, quantize_reference
 from .packing import holding
 
@@ -245,6 +246,13 @@ def _fake_vjp(
     return by_x, by_scale, by_zero
 
 
+def _fake_batch(
+    batched: Batched, x: Tensor, *parameters: Any, dtype: DType | None, low: float, high: float
+) -> Tensor:
+    inputs = _operands("fake_quantize", *of_batch(batched, x, *parameters), learned=True)
+    return _faked(inputs, (low, high), dtype)
+
+
 def _fake_samples(draw: Draw) -> Iterator[Sample]:
     if draw.dtype.is_floating and draw.dtype.bits > 16:
         for x, scale, zero in _cases(draw):
@@ -261,6 +269,7 @@ _FAKE_QUANTIZE = Operation(
     traits=Traits("opaque"),
     vjp={("x", "scale", "zero_point"): _fake_vjp},
     body=_fake_quantize,
+    batch=_fake_batch,
     public=fake_quantize,
     samples=_fake_samples,
     reference=fake_quantize_reference,
