@@ -18,7 +18,7 @@ from ingle.fusion import compile
 from ingle.tensor.errors import IngleError
 from ingle.testkit.bits import same_bits
 from ingle_cuda.graphs import branches, launches
-from ingle_cuda.graphs.branches import Branch, dependencies, in_streams
+from ingle_cuda.graphs.branches import Branch, Footprints, Touch, dependencies, in_streams
 
 PLAYED = "played"
 
@@ -141,6 +141,16 @@ def test_large_steps_fill_a_gpu_by_themselves(
         run(ids, ids).item()
     assert backend.gpu.counts["replayed"] > 0
     assert backend.gpu.counts["branched"] == 0
+
+
+@pytest.mark.parametrize(("bytes_", "beside"), [(1 << 10, True), (1 << 26, False)])
+def test_what_nobody_knows_the_place_of_is_not_taken_for_large(bytes_: int, beside: bool) -> None:
+    """As the lookups of an embedding, which may read anywhere in a plan's memory."""
+    anywhere = Touch(0, -branches._FAR, branches._FAR, written=False)
+    steps = [(Touch(0, n * bytes_, (n + 1) * bytes_, written=True), anywhere) for n in range(2)]
+    apart = [[own] for own, _ in steps for _ in range(2)]
+    found = Footprints([*apart, *steps], [False] * 6).branches([0], 0)
+    assert (found is not None) == beside
 
 
 @needs_a_compiler

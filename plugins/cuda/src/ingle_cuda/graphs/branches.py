@@ -173,8 +173,7 @@ class Footprints:
             if shares:
                 here.append((buffers[SCRATCH], buffers[SCRATCH] + scratch, True))
             touched.append(here)
-        sizes = [min(last - first, _MOST_BYTES * 8) for here in touched for first, last, _ in here]
-        if sum(sizes) > _MOST_BYTES * len(touched):
+        if _known_bytes(touched) > _MOST_BYTES * len(touched):
             return None
         needs = dependencies(touched)
         if _longest_chain(needs) > _LONGEST * len(needs):
@@ -230,6 +229,13 @@ def dependencies(touched: Sequence[Sequence[tuple[int, int, bool]]]) -> list[lis
             first[end], last[end], owner[end], written[end] = begin, behind, number, writes
             end += 1
     return found
+
+
+def _known_bytes(touched: Sequence[Sequence[tuple[int, int, bool]]]) -> int:
+    """Bytes that steps touch, without those of which nobody knows where they are: a lookup reads
+    few of all that it may."""
+    sizes = [last - first for here in touched for first, last, _ in here]
+    return sum([min(size, _MOST_BYTES * 8) for size in sizes if size < _FAR])
 
 
 def _longest_chain(needs: Sequence[Sequence[int]]) -> int:
