@@ -7,6 +7,7 @@ import warnings
 
 import numpy as np
 import pytest
+from forgotten_plans import forget_plans
 
 import ingle.nn as nn
 import ingle.optim as optim
@@ -26,7 +27,7 @@ EDGES = (1, 2, 3, 15, 16, 17, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 2
 def made(monkeypatch):
     """The sequences that a test gets: (graph, its sequence, that of its sizes alone)."""
     found, filled_sequence = [], pipeline.filled_sequence
-    monkeypatch.setattr(families, "_of", type(families._of)())
+    forget_plans(monkeypatch)
 
     def both(device, graph, pairs, layers=None):
         got = filled_sequence(device, graph, pairs, layers)
