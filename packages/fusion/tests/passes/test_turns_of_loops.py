@@ -131,6 +131,18 @@ def test_turns_behind_those_that_go_on(turns: int) -> None:
     checked(*recorded(grad(loss), weight[:, :WIDTH], x))
 
 
+@pytest.mark.slow
+def test_turns_behind_others_that_take_one_piece_as_well() -> None:
+    def loss(weight: it.Tensor, x: it.Tensor) -> it.Tensor:
+        h = it.zeros((3, WIDTH))
+        for t in range(48):
+            h = h + 0.3 * it.tanh(x[:, 9 if t < 27 else 0] @ weight) * it.exp(-h * h)
+        return it.sum(h)
+
+    x, weight, *_ = given(43)
+    checked(*recorded(grad(loss), weight[:, :WIDTH], x))
+
+
 def test_steps_are_part_of_layers() -> None:
     """A whole number for each operand that says where a piece begins; uneven ones are no layers."""
     _, _, graph, *_ = recorded(lambda x, *p: unrolled("rnn", x, p)[-1], *given())

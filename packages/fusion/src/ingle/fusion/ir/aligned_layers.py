@@ -99,7 +99,8 @@ def aligned(short: ShortGraph, made: Graph, sources: Mapping[int, object]) -> Al
     telling.update(place for place, _ in pairs)
     near = _near(short, made, layers, lambda layer: layer)
     untold = _untold(made, layers, blocks, telling)
-    if untold and theirs.steps:  # another loop may be as long, and take other pieces
+    pieces = _starts(short.whole, theirs, short.steady) <= _starts(made, layers, short.steady)
+    if untold and (theirs.steps or not pieces):  # another loop takes other pieces
         raise UnlikeError
     near.update(untold)
     known = {at for at, _ in returned}
@@ -169,6 +170,18 @@ def _steps(short: ShortGraph, made: Graph, layers: Layers) -> dict[tuple[int, in
         if step is None or far != step * (short.left_out + 1):
             raise UnlikeError
         found[place, number] = step
+    return found
+
+
+def _starts(graph: Graph, layers: Layers, layer: int) -> set[object]:
+    """The numbers at which pieces begin in a layer."""
+    found: set[object] = set()
+    for place in layers.moving:
+        node = graph.nodes[layers.nodes[place, layer]]
+        first = node.op.operation.traits.starts
+        if first is not None:
+            starts = [graph.values[a] for a in node.args[first:]]
+            found.update([value.data for value in starts if value.kind == "constant"])
     return found
 
 
