@@ -143,6 +143,22 @@ def test_turns_behind_others_that_take_one_piece_as_well() -> None:
     checked(*recorded(grad(loss), weight[:, :WIDTH], x))
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(("turns", "behind"), [(31, 20), (20, 31), (25, 28)])
+@pytest.mark.parametrize("piece", [0, 3])
+def test_turns_behind_others_with_another_number(turns: int, behind: int, piece: int) -> None:
+    """What both take tells nothing, and none of what they make is returned."""
+
+    def loss(x: it.Tensor) -> it.Tensor:
+        h = x[:, 0]
+        for t in range(turns + behind):
+            h = it.tanh(h * (0.9 if t < turns else 1.3) + x[:, 0 if t < turns else piece])
+        return it.sum(h * h)
+
+    checked(*recorded(grad(loss), given(43)[0][:, :, 0]))
+    checked(*recorded(lambda x: (loss(x), loss(-x)), given(43)[0][:, :, 0]))
+
+
 def test_steps_are_part_of_layers() -> None:
     """A whole number for each operand that says where a piece begins; uneven ones are no layers."""
     _, _, graph, *_ = recorded(lambda x, *p: unrolled("rnn", x, p)[-1], *given())

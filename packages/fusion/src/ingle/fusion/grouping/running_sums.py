@@ -19,13 +19,16 @@ FEWEST = 4
 
 
 def running_sums(graph: Graph, views: Views, roles: Sequence[Role]) -> frozenset[int]:
-    """The positions of the additions that such sums consist of.
+    """The positions of the additions that such sums consist of, in graphs that take pieces: the
+    terms of other sums are better read in one kernel.
 
     Args:
         graph: with composites expanded.
         views: of its values.
         roles: what each node is.
     """
+    if all(node.op.operation.traits.starts is None for node in graph.nodes):
+        return frozenset()
     folded: set[int] = set()
     """Folds, what they are put into, and what is computed of nothing else."""
     length: dict[int, int] = {}

@@ -11,7 +11,8 @@ from itertools import pairwise
 from typing import NamedTuple, TypeAlias
 
 from .graph import Graph
-from .layers import Layers, Spot, layers_like, step_between
+from .layers import Layers, Spot, layers_like, likeness_of, step_between
+from .repeated_runs import runs_of
 from .short_graph import ShortGraph, UnlikeError
 
 FEWEST_ALIKE = 3
@@ -100,7 +101,7 @@ def aligned(short: ShortGraph, made: Graph, sources: Mapping[int, object]) -> Al
     near = _near(short, made, layers, lambda layer: layer)
     untold = _untold(made, layers, blocks, telling)
     pieces = _starts(short.whole, theirs, short.steady) <= _starts(made, layers, short.steady)
-    if untold and (theirs.steps or not pieces):  # another loop takes other pieces
+    if untold and (theirs.steps or not pieces or not _are_alone(short, made, layers)):
         raise UnlikeError
     near.update(untold)
     known = {at for at, _ in returned}
@@ -171,6 +172,21 @@ def _steps(short: ShortGraph, made: Graph, layers: Layers) -> dict[tuple[int, in
             raise UnlikeError
         found[place, number] = step
     return found
+
+
+def _are_alone(short: ShortGraph, made: Graph, layers: Layers) -> bool:
+    """Whether layers that nothing tells are those of the short graph, as there are not more of them
+    and nothing else repeats: what comes behind them, or in front, may be another loop's turns."""
+    kept = short.layers.last - short.layers.first + 1 - short.left_out
+    if layers.last - layers.first + 1 > kept:
+        return False
+    for run in runs_of(made, likeness_of(short.layers)):
+        block = range(run.first, run.first + run.period)
+        taken = [a for position in block for a in made.nodes[position].args]
+        follows = any(made.values[a].kind == "result" for a in taken)
+        if follows and layers.node_spots.keys().isdisjoint(block):
+            return False
+    return True
 
 
 def _starts(graph: Graph, layers: Layers, layer: int) -> set[object]:

@@ -81,7 +81,12 @@ def layers_like(graph: Graph, fewest: int, layers: Layers) -> Layers | None:
     Where pieces begin further on in each of the graph's, they begin anywhere here: these need not
     have followed each other.
     """
-    return _layers(graph, fewest, OF_TURNS if layers.steps else OF_LAYERS, evenly=False)
+    return _layers(graph, fewest, likeness_of(layers), evenly=False)
+
+
+def likeness_of(layers: Layers) -> Likeness:
+    """By what layers were found."""
+    return OF_TURNS if layers.steps else OF_LAYERS
 
 
 def step_between(one: Value, other: Value) -> int | None:
