@@ -92,7 +92,7 @@ def test_an_index_out_of_range_in_one_part_is_told_by_the_sums(log: Log, bad: in
     for _ in range(WARM):
         wanted = [value.numpy() for value in values(asked(Y))]
     for _ in range(2):
-        with pytest.raises(OutOfRangeError, match="take_along_axis"):
+        with pytest.raises(OutOfRangeError, match=r"cross_entropy: .* outside of 0 to 4"):
             [value.numpy() for value in values(asked(wrong))]
     for value, same in zip(values(asked(Y)), wanted, strict=True):
         np.testing.assert_array_equal(value.numpy(), same)
