@@ -382,7 +382,7 @@ class Grouping:
         # What stands alone begins its own group. Of two such groups each may have reduced it by
         # then; but no kernel holds a reduction that stands alone beside others.
         alone = [p for p in other.nodes if p in self._alone]
-        if alone and self._alone.isdisjoint(group.nodes):
+        if alone and (group.kind == "contraction" or self._alone.isdisjoint(group.nodes)):
             return
         if any(self._roles[p] != "map" for p in alone):
             return
