@@ -12,13 +12,15 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile, run_ahead
+from ingle.fusion.runtime.ready_calls import ReadyCalls
 from ingle.tensor.contract import Backend
-from ingle.tensor.device import Device
+from ingle.tensor.device import Device, backend_of
 from ingle.tensor.hooks import hookimpl
 from ingle.tensor.plugins import BackendDescription, register, unregister
 from ingle_cpu.backend import Cpu
 from ingle_cpu.background import async_plan
 from ingle_cpu.background.queue import queue
+from ingle_cpu.eager.single_operation import SingleOperations
 from ingle_cpu.launch import executable
 
 
@@ -58,6 +60,18 @@ def exact_device():
     ):
         patch.setenv("INGLE_FUSION_EXACT", "1")
         yield name
+
+
+@pytest.fixture
+def first_operations(monkeypatch):
+    """The backend, as where no operation ran before: neither it nor the decorator over it knows
+    what calls of any shapes come to."""
+    above = backend_of("cpu")
+    found = above.inner
+    fresh = SingleOperations(found, found.fusion, found._single_operations._native)
+    monkeypatch.setattr(found, "_single_operations", fresh)
+    monkeypatch.setattr(above._at_once, "calls", ReadyCalls(found))
+    return found
 
 
 SIZE = 384

@@ -9,11 +9,8 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.runtime.ready_calls import ReadyCalls
 from ingle.tensor import locks
-from ingle.tensor.device import backend_of
 from ingle_cpu.background.queue import queue
-from ingle_cpu.eager.single_operation import SingleOperations
 from ingle_cpu.memory import queues
 
 
@@ -78,17 +75,7 @@ def test_an_operation_that_is_written_down_takes_few_frames(name: str, most: int
     assert len(frames) <= most, frames
 
 
-@pytest.fixture
-def first_shapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where no other shape came before, since operations that come with many share a plan."""
-    above: Any = backend_of("cpu")
-    cpu = above.inner
-    fresh = SingleOperations(cpu, cpu.fusion, cpu._single_operations._native)
-    monkeypatch.setattr(cpu, "_single_operations", fresh)
-    monkeypatch.setattr(above._at_once, "calls", ReadyCalls(cpu))
-
-
-@pytest.mark.usefixtures("first_shapes")
+@pytest.mark.usefixtures("first_operations")
 @pytest.mark.parametrize(("name", "most"), [("sum", 41), ("exp", 32), ("slice", 38)])
 def test_a_kernel_that_is_read_takes_few_frames(name: str, most: int) -> None:
     x = given(2, 8)

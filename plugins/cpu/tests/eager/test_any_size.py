@@ -9,11 +9,9 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion.runtime import graph_plans, sized_calls
-from ingle.tensor.device import backend_of
 from ingle.tensor.errors import OutOfRangeError
 from ingle.testkit.bits import same_bits
 from ingle_cpu.eager import any_size
-from ingle_cpu.eager.single_operation import SingleOperations
 from ingle_cpu.eager.sized_call import CpuSizedCall
 
 WIDTH = 48
@@ -57,13 +55,10 @@ def operands(rng, dtype, rows):
 
 
 @pytest.fixture
-def device(monkeypatch):
+def device(first_operations, monkeypatch):
     """The backend, which has seen no operation yet."""
-    found = backend_of("cpu").inner
-    fresh = SingleOperations(found, found.fusion, found._single_operations._native)
-    monkeypatch.setattr(found, "_single_operations", fresh)
     monkeypatch.setattr(sized_calls, "_of", type(sized_calls._of)())
-    return found
+    return first_operations
 
 
 @pytest.mark.sampled(12)

@@ -14,11 +14,9 @@ import ingle.tensor as it
 from ingle.fusion import compile, graph_of
 from ingle.fusion.device import GraphPlans
 from ingle.fusion.pipeline import compile_graph
-from ingle.fusion.runtime.ready_calls import ReadyCalls
 from ingle.tensor.device import backend_of
 from ingle.tensor.operation import OPERATIONS
 from ingle_cpu.eager import direct_call, numpy_call
-from ingle_cpu.eager.single_operation import SingleOperations
 from ingle_cpu.memory import place_in_order
 
 FUNCTIONS = {
@@ -31,7 +29,7 @@ FUNCTIONS = {
 
 
 @pytest.fixture
-def direct(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def direct(first_operations: Any, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """What is called straight, as where nothing ran before."""
     found: list[Any] = []
     made = direct_call.direct_call
@@ -42,17 +40,7 @@ def direct(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         return call
 
     monkeypatch.setattr(direct_call, "direct_call", noted)
-    forget(monkeypatch)
     return found
-
-
-def forget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As where no operation ran before."""
-    above: Any = backend_of("cpu")
-    cpu = above.inner
-    fresh = SingleOperations(cpu, cpu.fusion, cpu._single_operations._native)
-    monkeypatch.setattr(cpu, "_single_operations", fresh)
-    monkeypatch.setattr(above._at_once, "calls", ReadyCalls(cpu))
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
@@ -170,10 +158,10 @@ ARITHMETIC: dict[str, tuple[Callable[..., it.Tensor], str]] = {
 }
 
 
+@pytest.mark.usefixtures("first_operations")
 @pytest.mark.parametrize("name", ARITHMETIC)
 def test_what_numpy_computed_often_has_its_bits(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_call, "OFTEN", 3)
-    forget(monkeypatch)
     calls = cast(Any, backend_of("cpu"))._at_once.calls
     function, dtypes = ARITHMETIC[name]
     rng = np.random.default_rng(0)
@@ -190,9 +178,9 @@ def test_what_numpy_computed_often_has_its_bits(name: str, monkeypatch: pytest.M
     assert not all(isinstance(call, MethodType) for call in calls.known.values()), "all by NumPy"
 
 
+@pytest.mark.usefixtures("first_operations")
 def test_a_number_of_another_kind_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_call, "OFTEN", 3)
-    forget(monkeypatch)
     x = it.asarray([1.0, 2.0], device="cpu")
     for number in (2.0, 0.1, np.inf, -0.0, 2**70, 1e300):
         with np.errstate(over="ignore"):
@@ -201,9 +189,9 @@ def test_a_number_of_another_kind_is_told_apart(monkeypatch: pytest.MonkeyPatch)
             np.testing.assert_array_equal((x * number).numpy(), expected)
 
 
+@pytest.mark.usefixtures("first_operations")
 def test_shapes_that_are_spread_stay_with_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(numpy_call, "OFTEN", 3)
-    forget(monkeypatch)
     x, y = it.asarray([[1.0], [2.0]], device="cpu"), it.asarray([10.0, 20.0], device="cpu")
     for _ in range(12):
         assert (x + y).tolist() == [[11.0, 21.0], [12.0, 22.0]]

@@ -7,10 +7,8 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion.runtime import graph_plans
-from ingle.tensor.device import backend_of
 from ingle.testkit.bits import same_bits
 from ingle_cpu.eager import any_size
-from ingle_cpu.eager.single_operation import SingleOperations
 from ingle_cpu.eager.sized_call import CpuSizedCall
 
 CONVOLUTIONS = {
@@ -33,12 +31,9 @@ SIZES = (20, 21, 22, 23, 25, 27, 30, 33, 34, 16, 40, 47, 48, 49, 64, 80, 9, 5)
 
 
 @pytest.fixture
-def device(monkeypatch):
+def device(first_operations):
     """The backend, which has seen no operation yet."""
-    found = backend_of("cpu").inner
-    fresh = SingleOperations(found, found.fusion, found._single_operations._native)
-    monkeypatch.setattr(found, "_single_operations", fresh)
-    return found
+    return first_operations
 
 
 def drawn(rng, *shape, dtype="float32"):
