@@ -121,6 +121,22 @@ def test_relu_of_integers_is_an_integer(dtype: str) -> None:
         assert found.tolist() == np.clip(x, 0, high).tolist()
 
 
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
+def test_pieces_of_integers_with_bounds_of_their_dtype_are_integers(dtype: str) -> None:
+    x = np.array([0, 1, 3, 100]).astype(dtype)
+    y = it.asarray(x)
+    for ours, theirs in (
+        (it.hardtanh(y, 1, 4.0), torch.nn.functional.hardtanh(torch.tensor(x), 1, 4)),
+        (it.threshold(y, 2, 9), torch.nn.functional.threshold(torch.tensor(x), 2, 9)),
+    ):
+        assert ours.dtype.name == dtype
+        assert ours.tolist() == theirs.tolist()
+    # Numbers that the dtype does not hold make them floats.
+    assert it.hardtanh(y, 0.5, 4).tolist() == [0.5, 1.0, 3.0, 4.0]
+    assert it.threshold(y, 2.5, -0.5).tolist() == [-0.5, -0.5, 3.0, 100.0]
+    assert it.hardtanh(y).dtype.name == (dtype if dtype[0] == "i" else "float32")
+
+
 def test_activations_of_complex_numbers() -> None:
     z = draw(3, 4) + 1j * draw(3, 4)
     check(it.sigmoid, torch.sigmoid, z)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ...dispatch import TensorLike, handle_of, promote, run2, wrap
+from ...dtypes import DType, integer_range
 from ...errors import ArgumentError, ShapeError
 from ...operation import Operation, Traits
 from ...sample import Draw, Sample
@@ -21,6 +22,14 @@ from .where import where
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
+
+
+def _all_of(dtype: DType, *values: float) -> bool:
+    """Whether it is an integer dtype that holds all of these numbers."""
+    if not dtype.is_integer:
+        return False
+    least, most = integer_range(dtype)
+    return all(value == value // 1 and least <= value <= most for value in values)
 
 
 def relu(x: TensorLike, /) -> Tensor:
@@ -147,6 +156,8 @@ _PRELU = Operation(
 def hardtanh(x: TensorLike, /, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
     """`x` kept between two bounds; at the bounds and beyond the gradient is 0.
 
+    Integers stay integers where both bounds are numbers of their dtype.
+
     Raises:
         ArgumentError: `min_val` is larger than `max_val`.
 
@@ -156,6 +167,9 @@ def hardtanh(x: TensorLike, /, min_val: float = -1.0, max_val: float = 1.0) -> T
     """
     if min_val > max_val:
         raise ArgumentError(f"hardtanh: min_val={min_val} is larger than max_val={max_val}")
+    handle = handle_of(x, "hardtanh")
+    if _all_of(handle.dtype, min_val, max_val):
+        return clip(wrap(handle), int(min_val), int(max_val))
     return apply(_HARD_TANH, x, min_val, max_val)
 
 
@@ -266,10 +280,16 @@ _SOFT_SHRINK = activation(
 def threshold(x: TensorLike, /, threshold: float, value: float) -> Tensor:
     """`x` where it is larger than `threshold`, else `value`.
 
+    Integers stay integers where both numbers are of their dtype.
+
     >>> import ingle.tensor as it
     >>> it.threshold(it.asarray([0.5, 2.0]), 1.0, -7.0).tolist()
     [-7.0, 2.0]
     """
+    handle = handle_of(x, "threshold")
+    if _all_of(handle.dtype, threshold, value):
+        whole = wrap(handle)
+        return where(whole <= int(threshold), int(value), whole)
     return apply(_THRESHOLD, x, threshold, value)
 
 
