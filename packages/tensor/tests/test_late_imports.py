@@ -165,3 +165,19 @@ def test_what_failed_is_tried_again(written, tmp_path):
         late(name)
     (tmp_path / "late_and_broken.py").write_text("answer = 'here, and longer than before'\n")
     assert late(name).answer.startswith("here")
+
+
+def test_the_collector_pauses_while_a_package_imports_what_it_exports(written):
+    name = written("late_and_large", "import gc\nworked = gc.isenabled()\n")
+    outer = written("importing", f"from ingle.tensor.late_imports import load\nload({name!r})\n")
+    __import__(outer)
+    assert not late(name).worked
+    assert gc.isenabled()
+
+
+def test_the_collector_works_on_where_a_package_fails_to_import(written):
+    name = written("late_and_torn", "raise ValueError('torn')\n")
+    outer = written("importing_torn", f"import ingle.tensor.late_imports as l\nl.load({name!r})\n")
+    with pytest.raises(ValueError, match="torn"):
+        __import__(outer)
+    assert gc.isenabled()

@@ -19,7 +19,7 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from types import FrameType, ModuleType
 from typing import Generic, TypeVar
 
@@ -57,7 +57,7 @@ def uninterrupted(load: Callable[[], T]) -> T:
 
     No handlers of signals run there, and none run here until it has returned. The collector, which
     calls finalizers in any thread, pauses. The function may not wait for a lock that its caller
-    holds. Where no thread can be had, and inside of another import, it is called as it is.
+    holds. Where no thread can be had, and inside of another import, it is called in this one.
 
     >>> from ingle.tensor.late_imports import uninterrupted
     >>> uninterrupted(lambda: 2 + 2)
@@ -65,7 +65,8 @@ def uninterrupted(load: Callable[[], T]) -> T:
     """
     # A thread whose own import leads here has locks of modules that another thread would wait for.
     if sys.is_finalizing() or _is_inside_an_import(sys._getframe(1)):
-        return load()
+        with _collector_paused():
+            return load()
     call = _Call(load)
     context = contextvars.copy_context()
     thread = threading.Thread(target=context.run, args=(call,), name="import", daemon=True)
@@ -85,6 +86,19 @@ def _is_inside_an_import(frame: FrameType | None) -> bool:
     return False
 
 
+@contextlib.contextmanager
+def _collector_paused() -> Generator[None, None, None]:
+    """An import makes objects by the ten thousand that stay: to look for garbage among them again
+    and again takes longer than to make them, and whatever finds some calls its finalizers."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
 class _Call(Generic[T]):
     """A call that runs in one thread and is awaited in another."""
 
@@ -96,14 +110,8 @@ class _Call(Generic[T]):
 
     def __call__(self) -> None:
         try:
-            with _importing:
-                collects = gc.isenabled()
-                gc.disable()
-                try:
-                    self._answers.append(self._load())
-                finally:
-                    if collects:
-                        gc.enable()
+            with _importing, _collector_paused():
+                self._answers.append(self._load())
         except BaseException as error:
             self._failed = error
         finally:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -51,6 +50,13 @@ class _DrawnRow(NamedTuple):
     height: int
 
 
+def escaped(text: str) -> str:
+    """Text as it stands in XML."""
+    from html import escape  # with a table of all names of letters, for few programs
+
+    return escape(text)
+
+
 def drawn(title: str, cards: Sequence[Card], buffers: Sequence[Buffer]) -> str:
     """The picture as SVG; it follows the reader's preference for light or dark."""
     rows = _rows(cards)
@@ -62,7 +68,7 @@ def drawn(title: str, cards: Sequence[Card], buffers: Sequence[Buffer]) -> str:
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {bottom}" '
         f'width="{WIDTH}" height="{bottom}"><style>{STYLE}</style>'
         f'<rect width="{WIDTH}" height="{bottom}" rx="8" fill="var(--back)"/>'
-        f'<text class="head" x="{LEFT}" y="26">{html.escape(title)}</text>'
+        f'<text class="head" x="{LEFT}" y="26">{escaped(title)}</text>'
         f'<text class="soft" x="{LEFT}" y="46">what it is given</text>'
         f'<text class="soft" x="{CARD}" y="46">kernels, in order</text>'
         f'<text class="soft" x="{RIGHT}" y="46">what they store</text>{"".join(parts)}</svg>'
@@ -142,7 +148,7 @@ def _pills(ends: dict[int, tuple[int, float]], buffers: Sequence[Buffer]) -> lis
         f'stroke="{_hue(number)}"'
         + (' stroke-dasharray="4 3"' if buffers[number].role == "between" else "")
         + f'/><text x="{x + PILL / 2:.0f}" y="{y + 4:.0f}" text-anchor="middle">'
-        f"{html.escape(str(buffers[number]))}</text>"
+        f"{escaped(str(buffers[number]))}</text>"
         for number, (x, y) in ends.items()
     ]
 
@@ -158,9 +164,9 @@ def _card(number: int, row: _DrawnRow) -> list[str]:
         f'rx="6"/><rect x="{CARD}" y="{top}" width="4" height="{row.height}" rx="2" '
         f'fill="var(--{card.kind})"/>'
         f'<text x="{CARD + 14}" y="{top + 18}"><tspan class="soft">{number}</tspan>  '
-        f'<tspan class="name">{html.escape(card.title)}</tspan></text>'
+        f'<tspan class="name">{escaped(card.title)}</tspan></text>'
         f'<text class="soft" x="{CARD + CARD_WIDTH - 10}" y="{top + 18}" text-anchor="end">'
-        f"{html.escape(card.note)}</text>"
+        f"{escaped(card.note)}</text>"
     ]
     for line, chips in enumerate(row.lines):
         x, y = CARD + 14.0, top + 28 + CHIP * line
@@ -168,7 +174,7 @@ def _card(number: int, row: _DrawnRow) -> list[str]:
             parts.append(
                 f'<rect class="chip" x="{x:.1f}" y="{y}" width="{_wide(chip):.1f}" height="18" '
                 f'rx="4"/><text x="{x + _wide(chip) / 2:.1f}" y="{y + 13}" '
-                f'text-anchor="middle">{html.escape(chip)}</text>'
+                f'text-anchor="middle">{escaped(chip)}</text>'
             )
             x += _wide(chip) + 6
     return parts

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import html
 import inspect
-import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -26,7 +24,7 @@ from ..runtime.plan_cache import prepare
 from ..schedule.rates import rates_of
 from ..support.source_location import Line
 from .buffers import Buffer, Buffers, times
-from .drawing import Card, drawn
+from .drawing import Card, drawn, escaped
 from .parts import explained_parts
 from .steps import Step, alone, steps_of
 
@@ -125,7 +123,7 @@ class Explanation:
             x, w = 320 + 560 * start / total, max(2.0, 560 * seconds / total)
             y = 34 + row * number
             sizes = "x".join(map(str, step.sizes))
-            what = html.escape(f"{step.device}{' ' * bool(step.device)}{step.name} {sizes}")
+            what = escaped(f"{step.device}{' ' * bool(step.device)}{step.name} {sizes}")
             border = ' stroke="#222" stroke-dasharray="3 2"' if step.again else ""
             parts.append(
                 f'<text x="312" y="{y + 12}" text-anchor="end">{what[:52]}</text>'
@@ -246,7 +244,7 @@ def _measured(run: Callable[[], Any], runs: int) -> float:
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)
-    return min(times) if runs < 3 else statistics.median_low(sorted(times)[: runs // 2 + 1])
+    return min(times) if runs < 3 else sorted(times)[runs // 4]
 
 
 def _names(function: Callable[..., Any], leaves: Sequence[Any], args: Sequence[Any]) -> list[str]:

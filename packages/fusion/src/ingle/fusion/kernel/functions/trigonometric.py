@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..expression import Expression, where
 from . import coefficients as c
 from .exponential import nearest
-from .pi import FAR_DIGITS, TWO_OVER_PI_WORDS
+from .pi import far_digits, two_over_pi_words
 
 _LIMIT = {"float32": 8192 * math.pi / 2, "float64": 2.0**20}
 _PARTS = {
@@ -63,7 +63,7 @@ def _far32(x: Expression) -> Reduced:
     m = ((bits & 0x7FFFFF) | 0x800000).cast("float64")
     place = exponent - (127 + 13)
     place = where(place < 0, 0, place)
-    digits = [m * place.table(part, "float64") for part in FAR_DIGITS]
+    digits = [m * place.table(part, "float64") for part in far_digits()]
     first = digits[0] - (digits[0] * 0.25).call("floor") * 4.0
     n = nearest(first + digits[1])
     fraction = ((first - n) + digits[1]) + digits[2]
@@ -89,7 +89,7 @@ def _far64(x: Expression) -> Reduced:
     place = (bits >> 52) - (1075 - 62)
     place = where(place > 1100, 1100, place)  # infinity, NaN, and what is not far
     word, shift = (place >> 6).cast("int64"), place & 63
-    words = [(word + k).table(TWO_OVER_PI_WORDS, "uint64") for k in range(4)]
+    words = [(word + k).table(two_over_pi_words(), "uint64") for k in range(4)]
     parts = [(a << shift) | ((b >> 1) >> (63 - shift)) for a, b in pairwise(words)]
     high2, low2 = _product(parts[1], m)
     high3, _ = _product(parts[2], m)
