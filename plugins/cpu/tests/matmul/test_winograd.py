@@ -22,6 +22,7 @@ from ingle_cpu.matmul import blocking, machine, prepacked, winograd
 from ingle_cpu.matmul.problem import Choice, Problem
 from ingle_cpu.matmul.taps_packing import WINOGRAD
 from ingle_cpu.matmul.winograd import winograd_choice, winograd_of
+from ingle_cpu.matmul.winograd_form import FORMS
 
 EPS = np.finfo(np.float32).eps
 CASES: tuple[tuple[Any, ...], ...] = (
@@ -39,7 +40,7 @@ TAPS = 3, 5
 @pytest.fixture(autouse=True)
 def every_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Registers of any size, since none of them gives other numbers."""
-    monkeypatch.setattr(winograd, "REGISTER", machine.target().width)
+    monkeypatch.setattr(winograd, "REGISTERS", (machine.target().width,))
     winograd._winograd.cache_clear()
     yield
     winograd._winograd.cache_clear()
@@ -48,7 +49,7 @@ def every_machine(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def cheap(monkeypatch: pytest.MonkeyPatch) -> None:
     """Patches of any problem pay, of few channels and features, too."""
-    monkeypatch.setattr(winograd, "GAIN", 2.0)
+    monkeypatch.setattr(winograd, "GAIN", 100.0)
 
 
 def problem_of(case: tuple[Any, ...], x: Any, taps: int = 3) -> Problem:
@@ -169,6 +170,7 @@ def volumes(x: Any, weight: Any, places: Any, start: Any, spread: Any) -> tuple[
     return made, float(terms.max())
 
 
+@pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("order", ["backwards", "channels last", "every other"])
 def test_images_may_lie_in_any_way(order: str) -> None:
     case = CASES[0]
@@ -204,6 +206,7 @@ def test_what_is_not_finite_stays_with_the_results_that_see_it(
     np.testing.assert_array_equal(found[bad], wanted[bad].astype(np.float32))
 
 
+@pytest.mark.usefixtures("cheap")
 def test_sums_of_large_numbers_overflow_where_their_results_do() -> None:
     case = CASES[0]
     a, x, problem = operands(case)
@@ -217,17 +220,17 @@ def test_sums_of_large_numbers_overflow_where_their_results_do() -> None:
 
 
 def test_it_depends_on_sizes_and_not_on_how_operands_lie() -> None:
-    case = (2, 32, 32, (9, 9), (9, 9), (-1, -1), (1, 1), False)
+    case = (2, 64, 64, (31, 31), (31, 31), (-1, -1), (1, 1), False)
     _, _, problem = operands(case)
     windows = problem.windows
     assert windows is not None
     assert winograd_of(problem) is not None
-    turned = problem._replace(a_strides=(0, 0, 1, 32), b_strides=(1, 0, 0, 0))
+    turned = problem._replace(a_strides=(0, 0, 1, 64), b_strides=(1, 0, 0, 0))
     assert winograd_of(turned) is not None
     for other in (
         problem._replace(a_dtype="float64", b_dtype="float64"),
         problem._replace(a_dtype="bfloat16", b_dtype="bfloat16"),
-        problem._replace(a_strides=(5, 0, 288, 1)),  # another weight for each image
+        problem._replace(a_strides=(5, 0, 576, 1)),  # another weight for each image
         problem._replace(m=2),
         problem._replace(m=0),
         problem._replace(k=3 * 9),
@@ -235,13 +238,20 @@ def test_it_depends_on_sizes_and_not_on_how_operands_lie() -> None:
         problem._replace(windows=windows._replace(spread=(2, 2))),
         problem._replace(windows=windows._replace(spread=(1, -1))),
         problem._replace(windows=windows._replace(kernel=(3, 1))),
-        problem._replace(windows=windows._replace(kernel=(3, 5)), k=32 * 15),
-        problem._replace(windows=windows._replace(kernel=(4, 4)), k=32 * 16),
+        problem._replace(windows=windows._replace(kernel=(3, 5)), k=64 * 15),
+        problem._replace(windows=windows._replace(kernel=(4, 4)), k=64 * 16),
         problem._replace(windows=windows._replace(places=(4, 4)), n=16),
         problem._replace(windows=windows._replace(over_places=True)),
-        problem._replace(windows=windows._replace(image=(0, 9))),
+        problem._replace(windows=windows._replace(image=(0, 31))),
     ):
         assert winograd_of(other) is None
+
+
+def test_short_rows_of_patches_pay_less_than_long_ones() -> None:
+    for taps, form in FORMS.items():
+        places = 4 * 64
+        assert winograd._pays(form, 64, 64, (1, 64), places), taps
+        assert not winograd._pays(form, 32, 32, (64, 1), places), taps
 
 
 @pytest.fixture
@@ -258,6 +268,7 @@ def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return found
 
 
+@pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize("taps", TAPS)
 def test_plain_calls_and_plans_give_the_same_bits(chosen: list[Any], taps: int) -> None:
     rng = np.random.default_rng(0)
@@ -284,6 +295,7 @@ def test_plain_calls_and_plans_give_the_same_bits(chosen: list[Any], taps: int) 
     assert sum(c.pack_b == WINOGRAD for c in chosen) >= 3
 
 
+@pytest.mark.usefixtures("cheap")
 def test_a_setting_keeps_to_the_sum_by_definition(
     chosen: list[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +311,7 @@ def test_a_setting_keeps_to_the_sum_by_definition(
         winograd.is_wanted()
 
 
+@pytest.mark.usefixtures("cheap")
 @pytest.mark.parametrize(("taps", "numbers"), [(3, 16), (5, 49)])
 def test_taps_of_a_weight_that_comes_again_are_turned_once(
     taps: int, numbers: int, monkeypatch: pytest.MonkeyPatch

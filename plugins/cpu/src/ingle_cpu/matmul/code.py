@@ -56,10 +56,10 @@ def beside_address(dtype: str, target: Target) -> int:
     return engine().addresses(beside_source(dtype, target))[0]
 
 
-@lru_cache(maxsize=4)
-def taps_address(form: PatchForm) -> int:
+@lru_cache(maxsize=32)
+def taps_address(form: PatchForm, rows: int) -> int:
     """Of what turns taps into what patches are multiplied by."""
-    return engine().addresses(taps_source(form))[0]
+    return engine().addresses(taps_source(form, rows))[0]
 
 
 @lru_cache(maxsize=4)

@@ -15,8 +15,6 @@ from .winograd_form import FORMS
 
 WINOGRAD = "winograd"
 """How b is packed then, in a `Choice`."""
-ROWS = 4
-"""Of a tile, whatever its vectors."""
 APART = 5 * 64
 """Bytes between one of the matrices and the next: all are written at once, and those that lie
 some pages apart would meet in the same cache sets."""
@@ -27,12 +25,14 @@ class TapsPacking(NamedTuple):
 
     Attributes:
         taps: along an axis.
+        rows: features of a panel, which are those of a tile.
         features, channels: of the weight.
         row, tap: bytes from feature to feature, and from tap to tap.
         flipped: whether taps go backwards.
     """
 
     taps: int
+    rows: int
     features: int
     channels: int
     row: int
@@ -42,12 +42,12 @@ class TapsPacking(NamedTuple):
     @property
     def nbytes(self) -> int:
         """Of all matrices."""
-        return FORMS[self.taps].numbers * taps_matrix(self.features, self.channels)
+        return FORMS[self.taps].numbers * taps_matrix(self.rows, self.features, self.channels)
 
 
-def taps_matrix(features: int, channels: int) -> int:
-    """Bytes from one of the matrices to the next."""
-    return aligned(-(-features // ROWS) * ROWS * channels * SIZES["float32"]) + APART
+def taps_matrix(rows: int, features: int, channels: int) -> int:
+    """Bytes from one of the matrices to the next, whose panels have some rows."""
+    return aligned(-(-features // rows) * rows * channels * SIZES["float32"]) + APART
 
 
 def is_wanted() -> bool:

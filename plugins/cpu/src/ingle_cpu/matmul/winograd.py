@@ -27,19 +27,22 @@ from ingle.fusion.device.kernels import SIZES, Windows
 
 from .machine import target
 from .problem import Choice, Problem
-from .taps_packing import ROWS, WINOGRAD, is_wanted
+from .taps_packing import WINOGRAD, is_wanted
 from .tile import Tile
+from .tile_fit import tile_for
 from .window_args import WindowArgs, window_args
 from .winograd_form import FORMS, PatchForm
 
 WIDEST = 3
 """Vectors of a tile."""
-REGISTER = 32
-"""Bytes of a register of the processors that this was measured on, those with AVX2."""
+REGISTERS = 32, 64
+"""Bytes of a register of the processors that this was measured on, those with AVX2 or AVX-512."""
 GAIN = 0.9
 """Of the cycles of tiles that slide, what this may take at most."""
 FEWEST_PATCHES = 9
 """Of an image, for which it pays to turn the taps."""
+OF_VECTORS = 0.5
+"""Of the cycles of turning, those that a vector of patches takes however few of them are there."""
 MOST_PLACES = 1 << 10
 """In a row: the patches of a row are taken at once."""
 COLUMNS = 96
@@ -101,34 +104,52 @@ def _winograd(problem: Problem) -> Winograd | None:
     if tall * wide < FEWEST_PATCHES:
         return None
     form, channels = FORMS[problem.windows.kernel[-1]], of.channels * of.taps0
-    if not _pays(form, problem.m, channels, tall * wide, of.places1 * of.places2):
+    if not _pays(form, problem.m, channels, (tall, wide), of.places1 * of.places2):
         return None
     return Winograd(form, of, of.spread2 < 0, tall, wide, of.places0 * tall, channels)
 
 
-def _pays(form: PatchForm, features: int, channels: int, patches: int, places: int) -> bool:
-    """Whether patches take fewer cycles than tiles that slide."""
+def _pays(
+    form: PatchForm, features: int, channels: int, patches: tuple[int, int], places: int
+) -> bool:
+    """Whether patches, so many rows of so many, take fewer cycles than tiles that slide."""
     both = features * channels
     lanes = target().width // SIZES["float32"]
-    turned = lanes * (form.turning * channels + form.back * features)
+    tall, wide = patches
+    # Vectors go along a row of patches, whose last one may be short; columns of an image follow
+    # each other.
+    short = -(-wide // lanes) * lanes / wide
+    turned = tall * wide * (1 - OF_VECTORS + OF_VECTORS * short)
+    turned *= lanes * (form.turning * channels + form.back * features)
+    columns = -(-tall * wide // lanes) * lanes
     slid = places * both * form.taps**2 / 2
-    return patches * (both * form.numbers / 2 + turned) <= GAIN * slid
+    return columns * both * form.numbers / 2 + turned <= GAIN * slid
 
 
 def may_be_winograd(windows: Windows | None, dtype: str, m: int, k: int) -> bool:
     """Whether windows of some sizes, which may be symbols, may be taken as patches, by which sums
     have another order."""
-    if windows is None or windows.over_places or dtype != "float32" or target().width != REGISTER:
+    if (
+        windows is None
+        or windows.over_places
+        or dtype != "float32"
+        or target().width not in REGISTERS
+    ):
         return False
     if len(windows.kernel) < 2 or any(step != 1 for step in windows.steps):
         return False
     taps, *others = windows.kernel[-2:]
     if taps not in FORMS or others != [taps] or windows.spread[-2:] not in ((1, 1), (-1, -1)):
         return False
-    form = FORMS[taps]
-    if not has_sizes((m, k)) and not _pays(form, m, k // form.taps**2, 1, 4):
+    form, most = FORMS[taps], target().width  # a multiple of a vector's lanes
+    if not has_sizes((m, k)) and not _pays(form, m, k // form.taps**2, (1, most), 4 * most):
         return False
     return is_wanted()
+
+
+def rows_of(m: int) -> int:
+    """Features of a tile, into which some divide evenly."""
+    return tile_for("packed", m, WIDEST, WIDEST).rows
 
 
 def winograd_choice(problem: Problem, lying: Winograd, workers: int) -> Choice:
@@ -138,10 +159,12 @@ def winograd_choice(problem: Problem, lying: Winograd, workers: int) -> Choice:
     rows = max(1, most // lying.wide)
     bands = -(-lying.rows // rows)
     matrices = math.prod(problem.batch)
-    panels = -(-problem.m // ROWS)
+    panels = -(-problem.m // rows_of(problem.m))
     row_blocks = 1
     if workers > 1:
         wanted = -(-2 * workers // matrices)
         bands = max(bands, min(wanted, lying.rows))
         row_blocks = min(-(-wanted // bands), panels)
-    return Choice(Tile("packed", ROWS, WIDEST), "before", WINOGRAD, row_blocks, bands, 1)
+    return Choice(
+        Tile("packed", rows_of(problem.m), WIDEST), "before", WINOGRAD, row_blocks, bands, 1
+    )

@@ -32,6 +32,7 @@ class WinogradArgs(NamedTuple, Generic[T]):
     epilogue: T
     m: T  # features
     channels: T  # times the images that a place sees
+    tile_rows: T  # features of a tile
     panels: T  # of features, a tile high each
     at_once: T  # panels that are multiplied before results are made of them
     group: T  # features whose results go through the epilogue together
@@ -114,6 +115,7 @@ class WinogradCode(EpilogueCode):
         super().__init__(Writer(name))
         self.form = form
         self.lanes = target.width // SIZE
+        self.masks = target.masks
         self.turning = TurningCode(self.w, form, self.lanes)
         self.vector = vector_type("float", self.lanes)
         self.both = vector_type("float", 2 * self.lanes)

@@ -13,14 +13,14 @@ from .machine import target
 from .microkernel import lanes_of
 from .plan import PANELS, A, B, Contraction, EntrySpec, Pointer, aligned
 from .problem import Choice, Problem, three, three_steps
-from .taps_packing import ROWS, taps_matrix
+from .taps_packing import taps_matrix
 from .tile import Tile
 from .winograd import WIDEST, Winograd, winograd_of
 from .winograd_code import ADDRESSES, SIZE, WinogradArgs
 from .winograd_taps import taps_packing, turned_taps
 
-AT_ONCE = 8
-"""Panels of features whose products wait in the second-level cache."""
+AT_ONCE = 32
+"""Features whose products wait in the second-level cache."""
 GROUP_BYTES = 16 << 10
 """Results that go through the epilogue together: a part of the first-level cache."""
 _ARGUMENTS, _POINTERS = 1024, 2048
@@ -65,7 +65,7 @@ def compile_winograd(problem: Problem, choice: Choice) -> None:
     """Compiles what the entries run, but for the epilogue."""
     lying = winograd_of(problem)
     assert lying is not None, "the choice was made for a problem that is computed so"
-    taps_address(lying.form)
+    taps_address(lying.form, choice.tile.rows)
     winograd_address(lying.form, target())
     for tile in _tiles(choice):
         micro_address(tile, "float32", target())
@@ -80,6 +80,7 @@ def _args(
     problem: Problem, choice: Choice, lying: Winograd, epilogue: int, arguments: int, pointers: int
 ) -> WinogradArgs[int]:
     form, of, lanes = lying.form, lying.windows, lanes_of("float32", target())
+    high = choice.tile.rows
     size = SIZE * lanes
     rows = -(-lying.rows // choice.panel_blocks)
     vectors, of_row = -(-rows * lying.wide // lanes), -(-lying.wide // lanes)
@@ -91,26 +92,26 @@ def _args(
     begin = max(0, -left)
     seen = max(0, min(2 * lying.wide + form.patch - 2, of.image2 - left) - begin)
     matrix = lying.channels * vectors * size
-    at_once = min(AT_ONCE, -(-problem.m // ROWS))
-    group = min(max(1, GROUP_BYTES // (results * SIZE)), at_once * ROWS)
+    at_once = min(max(1, AT_ONCE // high), -(-problem.m // high))
+    group = min(max(1, GROUP_BYTES // (results * SIZE)), at_once * high)
     pointers_at = max(_ARGUMENTS, aligned(8 * arguments))
     lines_at = pointers_at + max(_POINTERS, aligned(8 * pointers))
     turned_at = lines_at + aligned(form.patch * line * SIZE)
     columns_at = turned_at + aligned(form.numbers * pitch * SIZE)
     products_at = columns_at + aligned(form.numbers * matrix)
-    results_at = products_at + aligned(at_once * ROWS * form.numbers * pitch * SIZE)
+    results_at = products_at + aligned(at_once * high * form.numbers * pitch * SIZE)
     # Not a multiple of a page, where the workers' tiles would meet in the same cache sets.
     worker_bytes = results_at + aligned(group * results * SIZE) + 576
     batches = three(problem.batch)
     micros = [micro_address(tile, problem.a_dtype, target()) for tile in _tiles(choice)]
     a_row, a_k = (s * SIZE for s in problem.a_strides[-2:])
     return WinogradArgs._make((
-        *micros, epilogue, problem.m, lying.channels, -(-problem.m // ROWS), at_once, group,
+        *micros, epilogue, problem.m, lying.channels, high, -(-problem.m // high), at_once, group,
         choice.row_blocks, choice.panel_blocks, lying.rows, lying.tall, lying.wide,
         of.places1, of.places2, of.image1, of.image2, of.taps0, of.start0, of.spread0, of.image0,
         of.stride0, of.channel, of.stride1, of.stride2, top, left, begin, seen,
         of.start1, of.start2, of.spread1, a_row, a_k,
         *batches[1:], *three_steps(problem.b_strides, SIZE), 0, 0, 0, 0, pitch, line, results,
-        matrix, taps_matrix(problem.m, lying.channels), worker_bytes, pointers_at, lines_at,
+        matrix, taps_matrix(high, problem.m, lying.channels), worker_bytes, pointers_at, lines_at,
         turned_at, columns_at, products_at, results_at,
     ))  # fmt: skip

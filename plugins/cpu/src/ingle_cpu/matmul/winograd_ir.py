@@ -18,7 +18,6 @@ from ..jit.engine import IRSource
 from .abi import parameters
 from .driver_epilogue import EpilogueArgs
 from .named_args import loaded_args, loaded_pointers
-from .taps_packing import ROWS
 from .winograd import WIDEST
 from .winograd_code import SIZE, WinogradArgs
 from .winograd_form import PatchForm
@@ -65,6 +64,7 @@ class _Patches(PatchCode, ResultCode):
         self.line_pitch = self.bytes(of.pitch_of_line)
         self.tile_row = self.bytes(of.pitch_of_results)
         self.columns_waiting = of.pitch_of_results
+        self.column = self.bytes(of.tile_rows)
         self.product_row = self.times(self.pitch, str(self.form.numbers))
         self.clear(self.lines, self.times(self.line_pitch, str(self.form.patch)))
         self.clear(self.turned, self.product_row)
@@ -91,9 +91,8 @@ class _Patches(PatchCode, ResultCode):
         def panels(at: str, _: Values) -> Values:
             until = self.least(self.plus(at, of.at_once), stop)
             self._multiply(at, until)
-            rows = str(ROWS)
-            self.made = self.times(at, rows)
-            high = self.least(self.times(until, rows), of.m)
+            self.made = self.times(at, of.tile_rows)
+            high = self.least(self.times(until, of.tile_rows), of.m)
             self.w.loop("group", self.made, high, of.group, [], lambda f, _: self.group_of(f, high))
             return []
 
@@ -121,7 +120,7 @@ class _Patches(PatchCode, ResultCode):
     def _clear_behind(self) -> None:
         """Zeros behind all products: results are made of whole vectors of each row of patches."""
         row = self.times(self.vectors, str(self.lanes * SIZE))
-        rows = self.times(self.of.at_once, str(ROWS * self.form.numbers))
+        rows = self.times(self.times(self.of.at_once, self.of.tile_rows), str(self.form.numbers))
 
         def one(n: str, _: Values) -> Values:
             at = self.plus(row, self.times(n, self.pitch))
@@ -133,7 +132,7 @@ class _Patches(PatchCode, ResultCode):
     def _multiply(self, begin: str, end: str) -> None:
         """The products of some panels of features and all columns."""
         w, of = self.w, self.of
-        panel_bytes = self.times(of.channels, str(ROWS * SIZE))
+        panel_bytes = self.times(of.channels, self.column)
 
         def matrix(p: str, _: Values) -> Values:
             columns = self.shift(self.columns, self.times(p, of.matrix))
@@ -147,7 +146,7 @@ class _Patches(PatchCode, ResultCode):
                 def tile(_: str, carried: Values) -> Values:
                     a, to = carried
                     self._tile(vectors, a, b, to)
-                    onward = panel_bytes, self.times(self.product_row, str(ROWS))
+                    onward = panel_bytes, self.times(self.product_row, of.tile_rows)
                     return [self.shift(p, d) for p, d in zip(carried, onward, strict=True)]
 
                 a = self.shift(rows, self.times(begin, panel_bytes))
@@ -161,12 +160,12 @@ class _Patches(PatchCode, ResultCode):
     def _tile(self, vectors: int, a: str, b: str, to: str) -> None:
         """A panel of features times one of columns, some channels at a time."""
         w, of = self.w, self.of
-        panel_bytes = self.times(of.channels, str(ROWS * SIZE))
+        panel_bytes = self.times(of.channels, self.column)
 
         def block(at: str, _: Values) -> Values:
-            here = self.shift(a, self.times(at, str(ROWS * SIZE)))
+            here = self.shift(a, self.times(at, self.column))
             given = {
-                "a": here, "a_row": "0", "last": str(ROWS - 1),
+                "a": here, "a_row": "0", "last": self.minus(of.tile_rows, "1"),
                 "b": self.shift(b, self.times(at, str(vectors * self.lanes * SIZE))),
                 "b_step": "0", "columns": str(vectors * self.lanes),
                 "depth": self.least(self.minus(of.channels, at), str(DEPTH)), "tile": to,

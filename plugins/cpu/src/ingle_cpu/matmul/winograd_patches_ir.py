@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ingle.fusion.device.llvm import Values
+from ingle.fusion.device.llvm import Values, suffix, vector_type
 
 from .winograd_code import SIZE, WinogradCode
 
@@ -61,33 +61,64 @@ class PatchCode(WinogradCode):
         inside = w.let("inside", f"icmp ult i64 {y}, {of.image1}")
         inside = w.let("inside", f"and i1 {inside}, {there}")
         dense = self.equal(of.element, str(SIZE))
+        if self.masks:
+            self._copy_lanes(source, to, inside, self.choose(dense, of.seen, "0"))
+            self._copy_some(source, to, inside, self.choose(dense, "0", of.seen))
+            return []
         long = w.let("long", f"icmp sge i64 {of.seen}, {self.lanes}")
         whole = w.let("whole", f"and i1 {dense}, {long}")
         vectors = self.choose(whole, of.seen, "0")
-        rest = self.choose(whole, "0", of.seen)
         last = self.minus(of.seen, self.step)
 
-        def copied(at: str, kind: str, step: str) -> None:
-            here = self.shift(source, self.times(at, step))
-            there = self.shift(to, self.bytes(at))
-
-            def load() -> Values:
-                return [self.load(here, kind)]
-
-            zero = "zeroinitializer" if kind != "float" else "0.0"
-            self.store(w.when(inside, [(kind, zero)], load)[0], there, kind)
-
         def vector(at: str, _: Values) -> Values:
-            copied(self.least(at, last), self.vector, str(SIZE))  # The last one begins earlier.
-            return []
-
-        def number_(at: str, _: Values) -> Values:
-            copied(at, "float", of.element)
+            at = self.least(at, last)  # The last one begins earlier.
+            here, there = self.shift(source, self.bytes(at)), self.shift(to, self.bytes(at))
+            zeros = [(self.vector, "zeroinitializer")]
+            self.store(w.when(inside, zeros, lambda: [self.load(here)])[0], there)
             return []
 
         w.loop("copy", "0", vectors, self.step, [], vector)
-        w.loop("copy", "0", rest, "1", [], number_)
+        self._copy_some(source, to, inside, self.choose(whole, "0", of.seen))
         return []
+
+    def _copy_lanes(self, source: str, to: str, inside: str, count: str) -> None:
+        """Some elements side by side, or zeros: of the last vector those that there are."""
+        w = self.w
+        kind, name = vector_type("i32", self.lanes), suffix("float", self.lanes)
+        numbers = ", ".join(f"i32 {n}" for n in range(self.lanes))
+        there = w.splat("inside", "i1", inside, self.lanes)
+
+        def some(at: str, _: Values) -> Values:
+            few = w.let("few", f"trunc i64 {self.minus(count, at)} to i32")
+            few = w.splat("few", "i32", few, self.lanes)
+            kept = w.let("kept", f"icmp slt {kind} <{numbers}>, {few}")
+            mask = vector_type("i1", self.lanes)
+            seen = w.let("seen", f"and {mask} {kept}, {there}")
+            here, place = self.shift(source, self.bytes(at)), self.shift(to, self.bytes(at))
+            value = w.call(
+                "x", self.vector, f"llvm.masked.load.{name}.p0", f"ptr {here}", f"i32 {SIZE}",
+                f"{mask} {seen}", f"{self.vector} zeroinitializer",
+            )  # fmt: skip
+            w.call_nothing(
+                f"llvm.masked.store.{name}.p0", f"{self.vector} {value}", f"ptr {place}",
+                f"i32 {SIZE}", f"{mask} {kept}",
+            )  # fmt: skip
+            return []
+
+        w.loop("copy", "0", count, self.step, [], some)
+
+    def _copy_some(self, source: str, to: str, inside: str, count: str) -> None:
+        """Some elements, or zeros, one after the other."""
+        w = self.w
+
+        def number(at: str, _: Values) -> Values:
+            here = self.shift(source, self.times(at, self.of.element))
+            zero = [("float", "0.0")]
+            value = w.when(inside, zero, lambda: [self.load(here, "float")])[0]
+            self.store(value, self.shift(to, self.bytes(at)), "float")
+            return []
+
+        w.loop("copy", "0", count, "1", [], number)
 
     def _turn(self, lines: Values, to: str, x: str) -> Values:
         """A vector of patches, each vector an element of all of them."""

@@ -15,13 +15,11 @@ from ingle.fusion.device.llvm import Values, Writer, vector_type
 from ..jit.engine import IRSource
 from .driver_images import DriverCode
 from .named_args import loaded_args, loaded_pointers
-from .taps_packing import ROWS
 from .winograd_code import SIZE
 from .winograd_form import PatchForm
 from .winograd_turning_ir import TurningCode
 
 T = TypeVar("T")
-VECTOR = vector_type("float", ROWS)
 
 
 class TapsArgs(NamedTuple, Generic[T]):
@@ -36,17 +34,19 @@ class TapsArgs(NamedTuple, Generic[T]):
     matrix: T  # from one to the next
 
 
-def taps_source(form: PatchForm) -> IRSource:
-    """The module of `turn_taps`."""
-    name = f"turn_taps_{form.taps}"
-    return IRSource(_Taps(form, name).text(), (name,), reduced=False)
+def taps_source(form: PatchForm, rows: int) -> IRSource:
+    """The module of `turn_taps`, for panels of some rows."""
+    name = f"turn_taps_{form.taps}_{rows}"
+    return IRSource(_Taps(form, rows, name).text(), (name,), reduced=False)
 
 
 class _Taps(DriverCode):
-    def __init__(self, form: PatchForm, name: str) -> None:
+    def __init__(self, form: PatchForm, rows: int, name: str) -> None:
         super().__init__(Writer(name))
         self.form = form
-        self.turning = TurningCode(self.w, form, ROWS)
+        self.rows = rows
+        self.vector = vector_type("float", rows)
+        self.turning = TurningCode(self.w, form, rows)
 
     def text(self) -> str:
         w = self.w
@@ -58,10 +58,12 @@ class _Taps(DriverCode):
 
     def _panel(self, number: str, _: Values) -> Values:
         w, of = self.w, self.of
-        to = self.shift(self.to, self.times(self.times(number, of.channels), str(ROWS * SIZE)))
-        first, last = self.times(number, str(ROWS)), self.minus(of.m, "1")
+        to = self.shift(self.to, self.times(self.times(number, of.channels), str(self.rows * SIZE)))
+        first, last = self.times(number, str(self.rows)), self.minus(of.m, "1")
         rows = []
-        for i in range(ROWS):  # Behind the last feature that one again, of which nothing is read.
+        for i in range(
+            self.rows
+        ):  # Behind the last feature that one again, of which nothing is read.
             feature = self.least(self.plus(first, str(i)), last)
             rows.append(self.shift(self.a, self.plus(of.a_first, self.times(feature, of.a_row))))
 
@@ -69,10 +71,10 @@ class _Taps(DriverCode):
             *rows, place = carried
             at = place
             for value in self._turned(rows):
-                w.do(f"store {VECTOR} {value}, ptr {at}, align {SIZE}")
+                w.do(f"store {self.vector} {value}, ptr {at}, align {SIZE}")
                 at = self.shift(at, of.matrix)
             onward = [self.shift(row, of.a_channel) for row in rows]
-            return [*onward, self.shift(place, str(ROWS * SIZE))]
+            return [*onward, self.shift(place, str(self.rows * SIZE))]
 
         w.loop("channel", "0", of.channels, "1", [("ptr", p) for p in (*rows, to)], channel)
         return []
@@ -94,5 +96,7 @@ class _Taps(DriverCode):
         made = "poison"
         for lane, place in enumerate(places):
             number = self.w.let("g", f"load float, ptr {place}, align {SIZE}")
-            made = self.w.let("g", f"insertelement {VECTOR} {made}, float {number}, i64 {lane}")
+            made = self.w.let(
+                "g", f"insertelement {self.vector} {made}, float {number}, i64 {lane}"
+            )
         return made
