@@ -291,8 +291,9 @@ def test_conversions_keep_the_bits_of_a_nan_that_leaves_beside_what_is_computed_
     maps = Map(code, ((1, moved), (2, added))), Map(code, ((2, added),))
     assert " = computable_float32_of_float16(" not in render(Nest(0, two, (), maps[:1]), "nest")
     assert " = computable_float32_of_float16(" in render(Nest(0, two, (), maps[1:]), "nest")
-    rows = Nest(1, two, (), (Reduce(code, (("max", moved), ("sum", added))),))
-    assert " = computable_float32_of_float16(" not in render(rows, "nest")
+    for combine in ("max", "min"):
+        rows = Nest(1, two, (), (Reduce(code, ((combine, moved), ("sum", added))),))
+        assert " = computable_float32_of_float16(" not in render(rows, "nest")
     rows = Nest(1, two, (), (Reduce(code, (("sum", moved), ("max", added))),))
     assert " = computable_float32_of_float16(" in render(rows, "nest")
     b = CodeBuilder()

@@ -82,3 +82,14 @@ def test_reductions_of_the_same_memory_read_it_once() -> None:
         return it.sum(it.depend(x, largest), axis=1)
 
     assert len(kernels(waits, x)) > 1
+
+
+def test_reductions_of_the_same_memory_do_not_wait_for_one_another() -> None:
+    """The second sum may not go where its rows are read: that kernel runs before the first one's."""
+
+    def crossed(x: it.Tensor, y: it.Tensor) -> tuple[it.Tensor, ...]:
+        a, b = it.max(x, axis=1), it.max(y, axis=1)
+        return a, b, it.sum(it.depend(x, b), axis=1), it.sum(it.depend(y, a), axis=1)
+
+    x = it.ones((64, 48), device="cpu")
+    assert kernels(crossed, x, x + 1.0) == [("max",), ("max", "sum"), ("sum",)]
