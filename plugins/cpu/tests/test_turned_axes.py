@@ -79,7 +79,8 @@ def test_no_element_is_gathered() -> None:
         ((20, 4), [(1, 20), (4, 1), (4, 1)], 2, ((4, 20), [(20, 1), (1, 4), (1, 4)])),
         ((64, 3), [(1, 0), (3, 1)], 2, ((3, 64), [(0, 1), (1, 3)])),
         ((2048, 3), [(1, 0), (3, 1)], 2, ((2, 3, 1024), [(1024, 0, 1), (3072, 1, 3)])),
-        # What stays: long rows, rows that lie well, no other axis that does, one too long to cut.
+        # What stays: long rows, rows that lie well, no other axis that does, one too long to cut,
+        # operands that go far back, and loops of which there may not be one more.
         ((20, 8), [(1, 20), (8, 1)], 2, None),
         ((20, 4), [(4, 1), (4, 1)], 2, None),
         ((20, 4), [(8, 1), (4, 1), (1, 0)], 3, None),
@@ -87,6 +88,8 @@ def test_no_element_is_gathered() -> None:
         ((20, 5), [(1, 20), (5, 1)], 2, None),
         ((1025, 3), [(1, 0), (3, 1)], 2, None),
         ((20,), [(7,), (1,)], 2, None),
+        ((20, 4), [(1, 20), (-30, 0), (4, 1)], 3, None),
+        ((*[2] * 5, 2048, 3), [(*[2048] * 5, 1, 0), (*[6144] * 5, 3, 1)], 2, None),
     ],
 )
 def test_loops(sizes: Any, strides: Any, operands: int, expected: Any) -> None:
