@@ -85,7 +85,7 @@ def test_reductions_of_the_same_memory_read_it_once() -> None:
 
 
 def test_reductions_of_the_same_memory_do_not_wait_for_one_another() -> None:
-    """The second sum may not go where its rows are read: that kernel runs before the first one's."""
+    """The second sum may not go where its rows are read: the first one waits for that kernel."""
 
     def crossed(x: it.Tensor, y: it.Tensor) -> tuple[it.Tensor, ...]:
         a, b = it.max(x, axis=1), it.max(y, axis=1)
