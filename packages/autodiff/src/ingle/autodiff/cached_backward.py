@@ -98,7 +98,8 @@ class _Recording:
 
     Attributes:
         values: the cotangents, then what the steps keep; each once.
-        numbers: the same for numbers.
+        numbers: those that the steps keep, each time that one does: which of them are one object
+            follows from their values, as that of an index is the same wherever it is 0.
         keys: what gradients are kept by.
     """
 
@@ -108,7 +109,6 @@ class _Recording:
         self.values: list[Handle] = []
         self.numbers: list[Any] = []
         self.keys: list[object] = []
-        self._number_places: dict[int, int] = {}
         self._value_places: dict[int, int] = {}
         self._key_places: dict[object, int] = {}
 
@@ -136,7 +136,8 @@ class _Recording:
             kept: list[Any] = []
             for x in node.kept_values():
                 if isinstance(x, Scalar):
-                    kept.append((self._number(x), type(x.value), x.dtype))
+                    self.numbers.append(x.value)
+                    kept.append((type(x.value), x.dtype))
                 elif x.backend is self._base:
                     kept.append(self._value(x))
                 else:
@@ -150,13 +151,6 @@ class _Recording:
         if place is None:
             place = self._value_places[id(handle)] = len(self.values)
             self.values.append(handle)
-        return place
-
-    def _number(self, scalar: Scalar) -> int:
-        place = self._number_places.get(id(scalar))
-        if place is None:
-            place = self._number_places[id(scalar)] = len(self.numbers)
-            self.numbers.append(scalar.value)
         return place
 
     def _key(self, key: object) -> int:
@@ -196,15 +190,18 @@ class _Recording:
     ) -> tuple[list[Node], Roots]:
         """The recording with other values."""
 
+        rest = iter(numbers)
+
         def other(x: Any) -> Any:
             if type(x) is Scalar:
-                return Scalar(numbers[self._number_places[id(x)]], x.dtype)
+                return Scalar(next(rest), x.dtype)
             return values[self._value_places[id(x)]]._handle
 
+        kept = [[other(x) for x in node.kept_values()] for node in nodes]  # in their order
         known: dict[Node, Node] = {}
-        for node in reversed(nodes):
+        for node, others in zip(reversed(nodes), reversed(kept), strict=True):
             parents = [None if p is None else (known[p[0]], p[1]) for p in node.parents]
-            known[node] = node.keeping([other(x) for x in node.kept_values()], parents)
+            known[node] = node.keeping(others, parents)
         given: list[tuple[TrackedHandle, Tensor | None]] = []
         for h, g in roots:
             handle = TrackedHandle(h.backend, h.inner, known[h.node], h.index)
