@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 
 from ingle.tensor import Tensor
+from ingle.tensor.call_steps import CallSteps
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, Shape
-from ingle.tensor.device import Device
+from ingle.tensor.device import Device, backend_of
 from ingle.tensor.dispatch import execute_body, highest
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import GradientError
@@ -17,6 +18,7 @@ from ingle.tensor.moving import moved
 from ingle.tensor.operation import Op, Operation, VjpRule, infer
 from ingle.tensor.ops._rules import sum_to
 from ingle.tensor.ops.elementwise.detaching import STOP_GRADIENT
+from ingle.tensor.prepared import PreparedCalls
 from ingle.tensor.programs import Program, is_unrolled
 from ingle.tensor.programs.tracer import user_line
 
@@ -50,6 +52,7 @@ class Autodiff:
         self.level = level
         self.name = f"autodiff({backend.name})"
         self.device: Device = backend.device
+        self.prepared = PreparedCalls()
 
     def __repr__(self) -> str:
         return f"Autodiff({self.inner!r}, level={self.level})"
@@ -125,6 +128,16 @@ class Autodiff:
             TrackedHandle(self, h, step, i) if h.dtype.is_inexact else h
             for i, h in enumerate(outputs[:count])
         )
+
+    def take_steps(self, steps: CallSteps, values: list[Handle | Scalar]) -> Sequence[Handle]:
+        """The results of a known call. What no gradient flows through has no place in a recording,
+        so each operation goes where it goes by itself."""
+        for op, places in steps.steps:
+            inputs = [values[n] for n in places]
+            made = all([type(x) is Scalar for x in inputs])  # noqa: C419 (faster)
+            backend = backend_of(self.device) if made else highest(op, inputs)
+            values += backend.execute(op, inputs)
+        return [values[n] for n in steps.outputs]  # type: ignore[misc]
 
     def _refuse_captured(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         """Raises where a gradient would flow to what a checkpointed function closes over."""

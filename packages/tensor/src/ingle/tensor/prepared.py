@@ -19,6 +19,7 @@ from .call_steps import CallSteps, Result
 from .contract import Backend, Handle, Scalar
 from .device import made_backend
 from .dtypes import DType, changed, others
+from .errors import OperandError
 from .interruptions import is_from_outside
 from .operation import typed_key
 from .precision import low, used
@@ -26,12 +27,17 @@ from .probing import steps_of
 from .static_values import SymbolicInt
 
 FUNCTIONS = frozenset({
-    "all", "any", "argmax", "argmin", "astype", "broadcast_to", "clip", "concat",
-    "cumulative_sum", "diagonal", "expand_dims", "flatten", "flip", "layer_norm", "linear",
-    "log_softmax", "logsumexp", "masked_fill", "max", "maximum", "mean", "min", "minimum",
-    "moveaxis", "nansum", "outer", "pad", "permute_dims", "prod", "reshape", "rms_norm", "roll",
-    "softmax", "softmin", "squeeze", "stack", "std", "sum", "swapaxes", "tile", "trace", "tril",
-    "triu", "unstack", "var", "vector_norm", "where",
+    "all", "any", "argmax", "argmin", "argsort", "astype", "binary_cross_entropy",
+    "binary_cross_entropy_with_logits", "broadcast_to", "chunk", "clip", "concat",
+    "cross_entropy", "cumulative_sum", "diagonal", "embedding", "expand_dims", "flatten",
+    "flip", "full_like", "gelu", "group_norm", "hstack", "huber_loss", "kl_div", "l1_loss",
+    "layer_norm", "leaky_relu", "linear", "log_softmax", "logsumexp", "masked_fill", "max",
+    "maximum", "mean", "meshgrid", "min", "minimum", "moveaxis", "mse_loss", "nansum",
+    "nll_loss", "one_hot", "ones_like", "outer", "pad", "permute_dims", "prod", "relu",
+    "repeat", "reshape", "rms_norm", "roll", "silu", "smooth_l1_loss", "softmax", "softmin",
+    "sort", "split", "squeeze", "stack", "std", "sum", "swapaxes", "take", "take_along_axis",
+    "tile", "topk", "trace", "tril", "triu", "unstack", "var", "vecdot", "vector_norm",
+    "vstack", "where", "zeros_like",
 })  # fmt: skip
 """Functions that look at nothing but their arguments, at no element of a tensor, and at no number
 that is annotated as an operand."""
@@ -71,15 +77,25 @@ class PreparedCalls:
 
     def __init__(self) -> None:
         self.known: dict[Key, CallSteps | None] = {}
+        self._former: dict[Key, CallSteps | None] = {}
         self._seen: set[Key] = set()
 
     def keep(self, key: Key, found: CallSteps | None) -> None:
         """Knows a call from now on, unless its sizes are those of one plan that is being made."""
         if _is_of_a_plan(key):
             return
-        if len(self.known) >= MOST:
-            self.known.clear()
+        if len(self.known) >= MOST // 2:
+            # What is not asked for until there are as many others is forgotten, and no more: code
+            # that slices to ever other sizes makes all of its other calls between.
+            self._former, self.known = self.known, {}
         self.known[key] = found
+
+    def former(self, key: Key) -> CallSteps | None:
+        """A call that was known until others came, and is again from now on."""
+        found = self._former.pop(key, None)
+        if found is not None:
+            self.keep(key, found)
+        return found
 
     def note(
         self,
@@ -141,10 +157,12 @@ def known_calls(function: Function) -> Callable[[Function, Args, Options], Resul
             return None
         backend: Any = None
         for x in given:
-            if type(x) is not float and x.backend is not backend:
-                if backend is not None:
-                    return None
+            if type(x) is float or x.backend is backend:
+                continue
+            if backend is None or getattr(x.backend, "inner", None) is backend:
                 backend = x.backend
+            elif getattr(backend, "inner", None) is not x.backend:
+                return None
         if creates is not (backend is None):
             return None
         if creates:
@@ -156,6 +174,9 @@ def known_calls(function: Function) -> Callable[[Function, Args, Options], Resul
         if type(found) is CallSteps:
             return found.run(backend, given)
         if found is calls:
+            former = calls.former(tuple(key))
+            if former is not None:
+                return former.run(backend, given)
             calls.note(tuple(key), backend, call, args, options, weak)
         return None
 
@@ -184,5 +205,13 @@ def _read(values: Sequence[Any], weak: bool, key: list[Any], given: list[Any]) -
             if not _read(x, weak, key, given):
                 return False
         else:
-            return False
+            show = getattr(kind, "__ingle_tensor__", None)
+            if show is None:
+                return False
+            try:
+                handle = show(x)._handle
+            except OperandError:  # a cell that holds a number
+                return False
+            given.append(handle)
+            key += (handle.shape, handle.dtype)
     return True

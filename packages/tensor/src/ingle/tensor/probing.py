@@ -123,7 +123,7 @@ class _CallProbe:
     def stand_in(self, x: Any) -> Any:
         """What stands in the call for one of its arguments."""
         kind = type(x)
-        if kind is dispatch.tensor_type:
+        if kind is dispatch.tensor_type or hasattr(kind, "__ingle_tensor__"):
             handle = _Unknown(self, Aval(x.shape, x.dtype))
             self.given.append(handle)
             return dispatch.wrap(handle)

@@ -119,7 +119,7 @@ class AtOnce:
         if streams.ahead >= AHEAD or sys.is_finalizing():
             return None
         version, ready = steps.ready
-        if version is not self.calls.version:
+        if version is not self.calls.version and version is not self.calls.newest:
             ready = self._made_ready(steps, values)
         found: Sequence[Handle | Scalar] | None = _lowered(values) if ready else None
         if found is None:
@@ -144,7 +144,7 @@ class AtOnce:
     def _made_ready(self, steps: CallSteps, values: Sequence[Handle | Scalar]) -> tuple[Ready, ...]:
         """The operations of a call with the calls that are ready for them; nothing where one of
         them has none."""
-        version, known = self.calls.version, self.calls.known
+        version, newest, known = self.calls.version, self.calls.newest, self.calls.known
         found = [
             Ready(op, places, call, key)
             for (op, places), key in zip(steps.steps, keys_of(steps, values), strict=True)
@@ -152,7 +152,7 @@ class AtOnce:
         ]
         complete = len(found) == len(steps.steps)
         ready = _joined(found, len(values), steps.outputs) if complete else ()
-        steps.ready = version, ready
+        steps.ready = version if complete else newest, ready
         return ready
 
     def _one_after_the_other(

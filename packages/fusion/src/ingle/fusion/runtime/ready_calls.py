@@ -35,12 +35,13 @@ class ReadyCalls:
 
     Attributes:
         known: by `key_of`.
-        version: another object whenever that changes.
+        version: another object whenever one of these has gone, or is another one.
+        newest: another object also where one is new.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.known: dict[Key, Call] = {}
-        self.version = object()
+        self.version, self.newest = object(), object()
         self._asked: dict[Key, int] = {}
         self._backend: Any = backend
         self._has_some = capability(backend, "ready")
@@ -50,7 +51,7 @@ class ReadyCalls:
         """Asks the backend anew for every call."""
         self.known.clear()
         self._asked.clear()
-        self.version = object()
+        self.version, self.newest = object(), object()
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar], key: Key) -> Sequence[Handle]:
         """Runs an operation that has no call, or whose call does not take these operands."""
@@ -72,12 +73,13 @@ class ReadyCalls:
         if len(self._asked) >= MOST:
             self.forget()
         self._asked[key] = min(asked + 1, ASKED)
-        call = self._backend.ready(op, inputs)
+        call, before = self._backend.ready(op, inputs), self.known.pop(key, None)
         if call is not None:
             self.known[key] = call
-        elif self.known.pop(key, None) is None:
-            return
-        self.version = object()
+        if before is not None:
+            self.version = object()
+        if call is not None or before is not None:
+            self.newest = object()
 
 
 def key_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Key:
