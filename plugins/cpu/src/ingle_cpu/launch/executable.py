@@ -74,10 +74,13 @@ class CpuExecutable:
     Attributes:
         seconds: how long the last run took that was long enough to be measured.
         renewed: whether it was found on disk and built anew.
+        outdated: whether it was found on disk, and the tuner has a better choice by now, or time
+            for measurements.
         turn_seconds: how long a turn of the last loop took that ran it first; None before that.
     """
 
     renewed = False
+    outdated = False
 
     def __init__(
         self, launches: Callable[[], Sequence[Launch]], buffers: int, scalars: Sequence[str],
@@ -85,6 +88,7 @@ class CpuExecutable:
     ) -> None:  # fmt: skip
         self.launches = launches
         self.buffers = buffers
+        self.scalars = scalars
         self.usual = usual
         self.prepackable = prepackable
         self._orders = [o.order for o in prepackable]
@@ -103,6 +107,12 @@ class CpuExecutable:
         unsettled = {0} | prepacked.written(launches)
         prepackable = [o for o in usual.prepackable if o.buffer not in unsettled]
         return CpuExecutable(lambda: launches, buffers, scalars, usual, prepackable)
+
+    def anew(self) -> CpuExecutable:
+        """The same as it would be made now."""
+        made = CpuExecutable.of(self.launches(), self.buffers, self.scalars)
+        made.renewed = True
+        return made
 
     @property
     def prepacks(self) -> tuple[int, ...]:

@@ -2,8 +2,9 @@
 
 A record holds an executable's table as numbers, with placeholders for the addresses of code, and
 the store's keys of the compiled objects. Reading one copies arrays and loads objects; nothing is
-rendered or compiled. If an object is missing, or the tuner has a better choice by now, the reader
-builds the executable anew from its launches, which the record holds as well.
+rendered or compiled. If an object is missing, the reader builds the executable anew from its
+launches, which the record holds as well. Where the tuner has a better choice by now, or time to
+look for one, it says so, and the executable is built anew when there is time.
 """
 
 from __future__ import annotations
@@ -94,6 +95,15 @@ class CpuPlanStore:
         except _NONSENSE:
             return None
 
+    def is_outdated(self, executable: NativeExecutable) -> bool:
+        """Whether products of an executable that was read would be computed in another way now."""
+        return isinstance(executable, CpuExecutable) and executable.outdated
+
+    def anew(self, executable: NativeExecutable) -> CpuExecutable:
+        """One that was read as it would be made now."""
+        assert isinstance(executable, CpuExecutable)
+        return executable.anew()
+
     def written_sized(self, kernels: SizedPlan) -> bytes | None:
         """The kernels of a plan for all sizes as bytes; None where they are no table."""
         table = kernels.kernels  # type: ignore[attr-defined]
@@ -171,13 +181,15 @@ class _ExecutableReader:
         self._numbers = np.frombuffer(content, "<i8", offset=end).astype(np.int64)
 
     def executable(self) -> CpuExecutable:
-        usual = self._table_set() if self._agrees() else None
+        usual = self._table_set()
         launches = self._launches()
         if usual is None:
             made = CpuExecutable.of(launches(), len(self._buffers), self._scalars)
             made.renewed = True
             return made
-        return CpuExecutable(launches, len(self._buffers), self._scalars, usual, usual.prepackable)
+        made = CpuExecutable(launches, len(self._buffers), self._scalars, usual, usual.prepackable)
+        made.outdated = not self._agrees()
+        return made
 
     def _launches(self) -> Callable[[], Sequence[Launch]]:
         text = self._launch_text

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 from ingle.tensor.contract import Handle
@@ -26,6 +26,7 @@ from .input_layouts import laid_out as laid_out_inputs
 from .plan import CompiledPlan, ScheduledPlan
 from .plan_cache import slices_left
 from .plan_codegen import DonationState
+from .plan_data import PlanData
 from .plan_faults import PlanFaults
 from .plan_records import StoredPlans, stored_plans
 from .replay import Replay
@@ -39,6 +40,8 @@ plan, but not too few; and as many again for so many slices before it, so that t
 SLICES_OF_A_FORM = 16
 """So many at once for a plan that others wait for: operations run on new shapes meanwhile, which
 takes that much longer."""
+PART_OF_A_SLICE = 0.125
+"""So much at once of a plan for later processes: a slice takes several runs of a plan's time."""
 SLICES_OF_A_PIECE = 4
 """So many slices at once are there at most for one of the pieces in which a log runs."""
 
@@ -82,6 +85,7 @@ class GraphPlans:
         self._others: dict[Layout, GraphPlans] = {}
         self._kept = None if passing else stored_plans(device, graph)
         self._slices: TimeSlices[ScheduledPlan] | None = None
+        self._renewal: TimeSlices[PlanData] | None = None
         self._slicing = renewed(self, "_slicing")
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
@@ -144,7 +148,32 @@ class GraphPlans:
     def recalled(self, numbers: Sequence[Any]) -> bool:
         """Whether there is a plan for these numbers, here or on disk."""
         served = any(plan.host(*numbers) is not None for plan in self._plans)
-        return served or self._found(numbers) is not None
+        return served or self._found(numbers, as_it_is=True) is not None
+
+    @property
+    def is_outdated(self) -> bool:
+        """Whether a plan was recalled that would be made otherwise now, with the same bits."""
+        return self._kept is not None and self._kept.outdated is not None
+
+    def renewed_a_little(self, numbers: Sequence[Any]) -> bool:
+        """Goes on with making such a plan anew, kernel by kernel; whether it is done."""
+        if not self.is_outdated or not self._slicing.acquire(blocking=False):
+            return not self.is_outdated
+        try:
+            assert self._kept is not None
+            if self._renewal is None or self._renewal.lost:
+                self._renewal = TimeSlices(self._kept.renewed)
+                self._renewal.end_with(self)
+            data = self._renewal.advance(1)
+            if data is None:
+                return False
+            self._renewal = None
+            before = [plan for plan in self._plans if plan.host(*numbers) is not None]
+            self._take(data)
+            self._plans = [plan for plan in self._plans if plan not in before]
+            return True
+        finally:
+            self._slicing.release()
 
     def run_donating(
         self,
@@ -277,7 +306,7 @@ class GraphPlans:
             return True
         if not is_sliced():
             return False
-        if parts_of(self._graph) < SLICED or any(v.is_half for v in self._graph.values):
+        if self._parts < SLICED or self._has_halves:
             return False
         try:
             return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
@@ -308,15 +337,28 @@ class GraphPlans:
                 return True
         return False
 
-    def advanced(self, numbers: Sequence[Any], slices: int = SLICES_OF_A_FORM) -> bool:
+    def advanced(self, numbers: Sequence[Any], slices: float = SLICES_OF_A_FORM) -> bool:
         """Goes on with making a plan by some slices, of one that others wait for by many; returns
         whether it is there."""
-        if not is_sliced() or parts_of(self._graph) < SLICED:
+        if not is_sliced() or self._parts < SLICED:
             self.serving(numbers)
             return True
         return self._advanced(numbers, slices)
 
-    def _advanced(self, numbers: Sequence[Any], slices: int = 0) -> bool:
+    def advanced_a_little(self, numbers: Sequence[Any]) -> bool:
+        """The same by a part of a slice, between runs of other plans; nobody waits for this one, so
+        that parts do not grow."""
+        return self.advanced(numbers, PART_OF_A_SLICE)
+
+    @cached_property
+    def _parts(self) -> int:
+        return parts_of(self._graph)
+
+    @cached_property
+    def _has_halves(self) -> bool:
+        return any(v.is_half for v in self._graph.values)
+
+    def _advanced(self, numbers: Sequence[Any], slices: float = 0) -> bool:
         """Runs slices of planning, so many or what there is time for; returns whether there is a
         plan now."""
         if not self._slicing.acquire(blocking=False):
@@ -340,8 +382,10 @@ class GraphPlans:
                 self._slices = TimeSlices(work)
                 self._slices.end_with(self)
             try:
-                steps = slices * max(SLICE * parts_of(self._graph), LEAST_SLICE)
-                plan = self._slices.advance(steps * (1 + self._slices.count / LATER))
+                steps = slices * max(SLICE * self._parts, LEAST_SLICE)
+                if slices >= 1:
+                    steps *= 1 + self._slices.count / LATER
+                plan = self._slices.advance(steps)
             except BaseException:
                 if self._slices.failed:  # else it was interrupted here, and goes on next time
                     self._slices = None
@@ -364,11 +408,12 @@ class GraphPlans:
         _log("planned", plan.schedule)
         return plan
 
-    def _found(self, numbers: Sequence[Any]) -> CompiledPlan | None:
-        """The plan that another process has made."""
-        data = None if self._kept is None else self._kept.get(numbers)
-        if data is None:
-            return None
+    def _found(self, numbers: Sequence[Any], *, as_it_is: bool = False) -> CompiledPlan | None:
+        """The plan that another process has made; it may be outdated if it is taken as it is."""
+        data = None if self._kept is None else self._kept.get(numbers, as_it_is=as_it_is)
+        return None if data is None else self._take(data)
+
+    def _take(self, data: PlanData) -> CompiledPlan:
         operations = host_ops(self._device, self._fusion, data.steps, self._graph)
         plan = CompiledPlan(self._device, data, operations, lines=self._graph.lines)
         self._use(plan)

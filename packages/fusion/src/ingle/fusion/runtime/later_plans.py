@@ -24,6 +24,9 @@ MOST = 16
 """So many wait at most; more are left to later processes."""
 PART = 0.1
 """Of the time that plans are made in."""
+PAUSE = 6
+"""Runs that pass behind a plan that is found wanting: the first ones of a process take up plans of
+their own, and are long enough."""
 
 
 class LaterPlans:
@@ -31,6 +34,7 @@ class LaterPlans:
 
     Args:
         part: of the time that it takes at most.
+        pause: runs that pass before it goes on when there is one more.
 
     Attributes:
         waiting: each goes on with a plan for a while, and says whether it is done.
@@ -42,18 +46,29 @@ class LaterPlans:
     0
     """
 
-    def __init__(self, part: float = PART) -> None:
+    def __init__(self, part: float = PART, pause: int = 0) -> None:
         self._lock = renewed(self, "_lock")
+        self._pause = pause
+        self._passing = 0
         self.share = ShareOfTime(part)
         self.waiting: deque[Callable[[], bool]] = deque()
 
-    def add(self, go_on: Callable[[], bool]) -> None:
-        """Has a plan be made, if not too many wait."""
+    def add(self, go_on: Callable[[], bool], *, first: bool = False) -> None:
+        """Has a plan be made, if not too many wait.
+
+        Args:
+            go_on: goes on with it for a while; whether it is done.
+            first: whether it serves this process, too.
+        """
         if len(self.waiting) < MOST:
-            self.waiting.append(go_on)
+            (self.waiting.appendleft if first else self.waiting.append)(go_on)
+            self._passing = self._pause
 
     def go_on(self) -> None:
         """Goes on with the plan that waits for longest, if it is time, and no other thread does."""
+        if self._passing > 0:
+            self._passing -= 1
+            return
         if not self.share.is_due or not self._lock.acquire(blocking=False):
             return
         try:
@@ -66,11 +81,11 @@ class LaterPlans:
     def _go_on_with(self, first: Callable[[], bool]) -> None:
         try:
             if first():
-                self.waiting.popleft()
+                self.waiting.remove(first)
         except Exception as error:  # nobody waits for it here: what runs now has gone well
             if is_from_outside(error):
                 raise
-            self.waiting.popleft()
+            self.waiting.remove(first)
             warn(
                 f"no plan could be made for later processes, which run these operations one by "
                 f"one: {type(error).__name__}: {error}; please report it",

@@ -73,8 +73,12 @@ class SizedPlans(Protocol):
         """Whether there is one, which is filled in now."""
         ...
 
-    def advanced(self, numbers: Sequence[Any], slices: int = ...) -> bool:
+    def advanced(self, numbers: Sequence[Any], slices: float = ...) -> bool:
         """Goes on with making one by some slices; whether it is there now."""
+        ...
+
+    def advanced_a_little(self, numbers: Sequence[Any]) -> bool:
+        """The same by a part of a slice."""
         ...
 
     def keep(self, numbers: Sequence[Any]) -> bool:

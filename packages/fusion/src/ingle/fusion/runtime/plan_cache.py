@@ -19,7 +19,7 @@ from ..record.cut_log import Cut, Part, in_pieces, pick, trimmed
 from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.share_of_time import ShareOfTime
-from .later_plans import FEWEST, LaterPlans
+from .later_plans import FEWEST, PAUSE, LaterPlans
 from .log_families import Example, LogFamilies, LogFamily, SizedPlans
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
@@ -161,7 +161,7 @@ class PlanCache:
         self._forms: OrderedDict[Any, _Form] = OrderedDict()
         self._families = LogFamilies()
         self.keeping = ShareOfTime(KEEPING)
-        self.later = LaterPlans()
+        self.later = LaterPlans(pause=PAUSE)
         self.ends: OrderedDict[Any, int] = OrderedDict()
 
     def run(
@@ -316,7 +316,7 @@ class PlanCache:
         """Goes on with a plan for later processes; whether it is done, or none is wanted any more:
         the log has come again and has one, or there is one for all sizes that serves it."""
         if form.executable is None and not plans.served():
-            if not plans.advanced(numbers, 1):
+            if not plans.advanced_a_little(numbers):
                 return False
             self._keep(form)
         return True
@@ -374,6 +374,10 @@ class PlanCache:
         if recalled is not None and recalled(_those(numbers, varying)):
             form.varying = varying
             form.executable = executable
+            if getattr(executable, "is_outdated", False):
+                rest = _those(numbers, varying)
+                renewed = executable.renewed_a_little  # type: ignore[attr-defined]
+                self.later.add(partial(renewed, rest), first=True)
 
     def _keep(self, form: _Form) -> None:
         """Says to later processes which numbers of the log vary."""

@@ -51,16 +51,27 @@ def stored_plans(device: KernelDevice, graph: Graph) -> StoredPlans | None:
 
 
 class StoredPlans:
-    """The stored plans of one graph on a plan store."""
+    """The stored plans of one graph on a plan store.
+
+    Attributes:
+        outdated: what was read as it is, and would be made otherwise now, with its name.
+    """
 
     def __init__(self, device: KernelDevice, plan_store: PlanStore, graph: Graph) -> None:
         self._device = device
         self._plan_store = plan_store
         self._graph = graph
         self._keys: dict[Any, str | None] = {}
+        self.outdated: tuple[str, PlanData] | None = None
 
-    def get(self, numbers: Sequence[Any]) -> PlanData | None:
-        """Plan data that serves these numbers, if one is kept."""
+    def get(self, numbers: Sequence[Any], *, as_it_is: bool = False) -> PlanData | None:
+        """Plan data that serves these numbers, if one is kept.
+
+        Args:
+            numbers: of a run.
+            as_it_is: whether it may be outdated; then `outdated` says that it is, and `renewed`
+                brings it up to date.
+        """
         key = self._key(numbers)
         for variant in range(VARIANTS if key else 0):
             name = f"plan-{key}-{variant}"
@@ -69,16 +80,36 @@ class StoredPlans:
                 return None
             data = read(self._device, self._plan_store, self._graph, content)
             if data is not None and data.host.function()(*numbers) is not None:
-                self._renew(name, data)
+                if any(map(self._is_outdated, data.steps)):
+                    self.outdated = name, data
+                    return data if as_it_is else self.renewed()
+                if any(isinstance(s, KernelRun) and s.executable.renewed for s in data.steps):
+                    self._keep(name, data)
                 return data
         return None
 
-    def _renew(self, name: str, data: PlanData) -> None:
-        """Keeps what a device has made anew of a record, where it did."""
-        if any(isinstance(s, KernelRun) and s.executable.renewed for s in data.steps):
-            content = written(self._device, self._plan_store, data)
-            if content is not None:
-                self._plan_store.put(name, content)
+    def renewed(self) -> PlanData:
+        """What was read last and is outdated, as it would be made now; it is kept in its place."""
+        assert self.outdated is not None
+        name, data = self.outdated
+        anew = self._plan_store.anew
+        steps = [
+            KernelRun(anew(step.executable), step.roots) if self._is_outdated(step) else step  # type: ignore[union-attr]
+            for step in data.steps
+        ]
+        data = data._replace(steps=steps)
+        self._keep(name, data)
+        self.outdated = None
+        return data
+
+    def _is_outdated(self, step: KernelRun | HostCall) -> bool:
+        return isinstance(step, KernelRun) and self._plan_store.is_outdated(step.executable)
+
+    def _keep(self, name: str, data: PlanData) -> None:
+        """Keeps what a device has made anew of a record."""
+        content = written(self._device, self._plan_store, data)
+        if content is not None:
+            self._plan_store.put(name, content)
 
     def put(self, numbers: Sequence[Any], data: PlanData) -> None:
         """Keeps plan data, unless it is one that cannot be kept."""

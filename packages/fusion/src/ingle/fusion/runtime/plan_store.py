@@ -41,3 +41,12 @@ class PlanStore(Protocol):
             scalars: the dtypes of its numbers.
         """
         ...
+
+    def is_outdated(self, executable: NativeExecutable) -> bool:
+        """Whether an executable that was read would be made otherwise now, with the same bits: this
+        machine knows better by now which way is quick."""
+        ...
+
+    def anew(self, executable: NativeExecutable) -> NativeExecutable:
+        """One that was read as it would be made now; says `tick` as it goes on."""
+        ...

@@ -7,13 +7,15 @@ from contextvars import ContextVar
 from typing import Any
 
 from ingle.tensor.blocks import call_holding
-from ingle.tensor.contract import Backend, Handle, Scalar
+from ingle.tensor.contract import Backend, Handle, Scalar, capability
 from ingle.tensor.device import staged_on
 from ingle.tensor.interruptions import is_from_outside
 
 from ..ir.graph import Graph, Node
 from ..record.cut_log import live_nodes
+from .custom_kernels import registrations
 from .pending_checks import call_at
+from .ready_calls import ASKED, Call
 
 in_single_steps: ContextVar[bool] = ContextVar("ingle_single_steps", default=False)
 """Whether the operation at hand is of many parts that run one by one, like those around it."""
@@ -25,10 +27,14 @@ class Replay:
     So do the parts of an operation that stands for many. A plan for these alone would
     keep everybody waiting, and serve this run only: where the whole comes again, they are a part of
     its plan.
+
+    While that is made, the same graph runs again and again. From the second run on each operation
+    is asked for the call that a backend with the capability `ready` has for it, and has that from
+    then on: its operands are of the same shapes in all runs.
     """
 
     def __init__(self, backend: Backend, graph: Graph) -> None:
-        self._backend = backend
+        self._backend: Any = backend
         self._graph = graph
         live = live_nodes(graph)
         self._nodes = [node for node, lives in zip(graph.nodes, live, strict=True) if lives]
@@ -36,6 +42,10 @@ class Replay:
         given = [n for n, value in enumerate(graph.values) if value.kind != "result"]
         uses = [(*node.args, *node.results) for node in self._nodes]
         self._last = _last_uses(uses, (*graph.outputs, *given))
+        self._has_ready = capability(backend, "ready")
+        self._calls: dict[int, Call] = {}
+        self._version: Any = None
+        self._runs = 0
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Any]:
         graph = self._graph
@@ -46,13 +56,44 @@ class Replay:
         for number, x in zip(graph.scalars, numbers, strict=True):
             known[number] = Scalar(x, graph.values[number].aval.dtype)
         # What a composite's body creates belongs below, too.
+        calls, asks = self._begun()
         with staged_on(self._backend):
-            for node, dying in zip(self._nodes, self._last, strict=True):
-                results = self._execute(node, [known[a] for a in node.args])
+            for place, (node, dying) in enumerate(zip(self._nodes, self._last, strict=True)):
+                args = [known[a] for a in node.args]
+                call = calls.get(place)
+                results = None if call is None else self._called(call, node, args)
+                if results is None:
+                    results = self._execute(node, args)
+                    if asks:
+                        self._ask(place, node, args)
                 known.update(zip(node.results, results, strict=True))
                 for number in dying:
                     del known[number]
         return [self._ensured(known[o]) for o in graph.outputs]
+
+    def _begun(self) -> tuple[dict[int, Call], bool]:
+        """The calls that are known when a run begins, and whether it asks for others."""
+        if self._version != registrations():
+            self._version, self._calls, self._runs = registrations(), {}, 0
+        self._runs += 1
+        return self._calls, self._has_ready and 1 < self._runs <= ASKED
+
+    def _called(self, call: Call, node: Node, args: Sequence[Any]) -> Sequence[Any] | None:
+        """What a call gives; None where it does not take these operands, or fails: then who runs
+        the operation says what is wrong with it."""
+        try:
+            return call(node.op, args)
+        except Exception as error:
+            if is_from_outside(error):
+                raise
+            return None
+
+    def _ask(self, place: int, node: Node, args: Sequence[Any]) -> None:
+        call = None if node.op.operation.traits.inlined else self._backend.ready(node.op, args)
+        if call is None:
+            self._calls.pop(place, None)
+        else:
+            self._calls[place] = call
 
     def _ensured(self, output: Any) -> Any:
         """An output that is there: cells take it without asking again."""
@@ -63,7 +104,8 @@ class Replay:
     def _execute(self, node: Node, args: Sequence[Any]) -> Sequence[Any]:
         execute, inlined = self._backend.execute, node.op.operation.traits.inlined
         if inlined == in_single_steps.get():
-            return execute(node.op, args)
+            results: Sequence[Any] = execute(node.op, args)
+            return results
         return call_holding(in_single_steps, inlined, execute, node.op, args)
 
 
@@ -73,6 +115,7 @@ class Attempt(Replay):
 
     def __init__(self, backend: Backend, graph: Graph) -> None:
         super().__init__(backend, graph)
+        self._has_ready = False
         lines = zip(graph.nodes, graph.lines, strict=False)
         self._lines = {node.results: line for node, line in lines}
 
