@@ -46,8 +46,20 @@ def test_a_row_is_one_call_at_any_place(ready):
     assert ready == ["slice"] * 4
 
 
-def test_a_view_of_what_is_written_in_place_keeps_its_values():
-    x = it.zeros((300, 300), device="cpu") + 0.0
+@pytest.mark.usefixtures("first_operations")
+def test_a_view_before_what_is_no_view_is_a_call_of_its_own(ready):
+    x = it.asarray(np.asarray([[3, 1], [4, 2]], np.float32), device="cpu")
+    for _ in range(30):
+        assert it.argmax(x).item() == 2
+    ready.clear()
+    assert it.argmax(x).item() == 2
+    assert ready == ["reshape"]
+
+
+@pytest.mark.parametrize("device", ["cpu", "cpu_bare"])
+@pytest.mark.usefixtures("bare_device")
+def test_a_view_of_what_is_written_in_place_keeps_its_values(device):
+    x = it.zeros((300, 300), device=device) + 0.0
     x[0] = 1.0
     for _ in range(30):
         row = x[0]
