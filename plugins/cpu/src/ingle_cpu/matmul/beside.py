@@ -35,9 +35,9 @@ CALL = 40
 """Cycles that a tile takes to add its sums to those of earlier images."""
 STEP = 1.5
 """Cycles that a step of k takes besides: the second-level cache brings what tiles read."""
-REGISTER = 32
-"""Bytes of a register of the processors that this was measured on, those with AVX2. With AVX-512
-masks make packing cheaper.
+REGISTERS = 32, 64
+"""Bytes of a register of the processors that this was measured on, those with AVX2 or AVX-512. With
+the latter masks make packing cheaper, but where rows of places are shorter than a register.
 """
 COPY = 4
 """Cycles in which a vector of an image is copied."""
@@ -90,7 +90,9 @@ def beside_of(problem: Problem) -> Beside | None:
     if not of.taps0 == of.places0 == of.image0 == 1 or of.start0 or of.stride2 != SIZES[dtype]:
         return None
     lanes = lanes_of(dtype, target())
-    if of.channels % lanes or of.image2 < lanes or not of.image1:
+    if of.channels % lanes or not of.image1 or not of.image2:
+        return None
+    if of.image2 < lanes and not target().masks:
         return None
     low1, tall = _reach(of.taps1, of.places1, of.step1, of.spread1, of.start1, of.image1)
     low2, wide = _reach(of.taps2, of.places2, of.step2, of.spread2, of.start2, of.image2)
@@ -101,7 +103,7 @@ def beside_of(problem: Problem) -> Beside | None:
 
 def may_be_beside(windows: Windows | None, dtype: str) -> bool:
     """Whether windows of some sizes may be read so, by which sums have another order."""
-    if windows is None or not windows.over_places or target().width != REGISTER:
+    if windows is None or not windows.over_places or target().width not in REGISTERS:
         return False
     return dtype in ("float32", "float64")
 

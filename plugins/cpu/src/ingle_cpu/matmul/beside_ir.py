@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Generic, NamedTuple, TypeVar
 
 from ingle.fusion.device.kernels import SIZES
-from ingle.fusion.device.llvm import Values, Writer, scalar_type, vector_type
+from ingle.fusion.device.llvm import Values, Writer, scalar_type, suffix, vector_type
 from ingle.fusion.device.targets import Target
 
 from ..jit.engine import IRSource
@@ -93,6 +93,9 @@ class _Beside(DriverCode):
         self.lanes = target.width // self.size
         self.scalar = scalar_type(dtype)
         self.vector = vector_type(self.scalar, self.lanes)
+        self.mask = vector_type("i1", self.lanes)
+        self.suffix = suffix(self.scalar, self.lanes)
+        self.masks = target.masks
 
     def text(self) -> str:
         w = self.w
@@ -206,13 +209,42 @@ class _Beside(DriverCode):
                         place = self.shift(place, of.pixel)
                     return []
 
-                w.loop("pixels", "0", of.across, square, [], pixels)
+                if not self.masks:
+                    w.loop("pixels", "0", of.across, square, [], pixels)
+                    return []
+                short = w.let("short", f"icmp slt i64 {of.across}, {square}")
+                long = self.choose(short, "0", of.across)
+                w.loop("pixels", "0", long, square, [], pixels)
+                w.when(short, [], lambda: self._few_pixels(here, there))
                 return []
 
             w.loop("channels", "0", of.channels, square, [], some)
             return []
 
         w.loop("line", "0", of.height, "1", [], line)
+        return []
+
+    def _few_pixels(self, source: str, to: str) -> Values:
+        """A row of an image that has fewer pixels than a vector lanes."""
+        w, of, lanes = self.w, self.of, self.lanes
+        numbers = ", ".join(f"i64 {n}" for n in range(lanes))
+        across = w.splat("across", "i64", of.across, lanes)
+        there = w.let("there", f"icmp slt <{lanes} x i64> <{numbers}>, {across}")
+        lines = []
+        for _channel in range(lanes):
+            line = w.call(
+                "line", self.vector, f"llvm.masked.load.{self.suffix}.p0", f"ptr {source}",
+                f"i32 {self.size}", f"{self.mask} {there}", f"{self.vector} zeroinitializer",
+            )  # fmt: skip
+            lines.append(line)
+            source = self.shift(source, of.channel)
+        for number, each in enumerate(turned(w, lines, self.vector)):
+            inside = w.let("inside", f"extractelement {self.mask} {there}, i64 {number}")
+            w.call_nothing(
+                f"llvm.masked.store.{self.suffix}.p0", f"{self.vector} {each}", f"ptr {to}",
+                f"i32 {self.size}", f"{self.mask} {w.splat('inside', 'i1', inside, lanes)}",
+            )  # fmt: skip
+            to = self.shift(to, of.pixel)
         return []
 
     def _copy_rows(self, a: str, t: str) -> Values:

@@ -35,8 +35,16 @@ GROUP_BYTES = 8 << 10
 """Results of tiles that slide before the epilogue takes them: a part of the first-level cache."""
 MOST_STACKED = 4
 """Rows of places in a tile, one below the other, each of which takes an address."""
-PACKING = 11
-"""Cycles that a vector of a panel of windows takes to pack."""
+COPYING = 11
+"""Cycles that a vector of an image takes to copy between zeros."""
+PACKING = {64: 4}
+"""Cycles that a vector of a panel of windows takes to pack, by the bytes of a register; else as
+many."""
+TAPS_PACKING = {64: 5.5}
+"""The same where its columns are taps, of which a row of places fills whole vectors."""
+PAIRS = {64: 1.1}
+"""By what cycles of tiles that slide with two vectors exceed those of their multiplications, by the
+bytes of a register; else by nothing. There, a vector that slides always lies in two cache lines."""
 PIECE = 50
 """Cycles that it takes to bring a tile's part of a row of places to the result."""
 
@@ -76,11 +84,23 @@ def packed_windows(problem: Problem, dtype: str, lanes: int, workers: int) -> tu
     columns = local_blocks(panels, problem, workers)
     rows = _blocks_of_windows(problem, columns, tiles, workers)
     if pack_a == "local":
-        a_panel = cycles / panels + PACKING * tile.vectors
+        a_panel = cycles / panels + _packing(problem, lanes) * tile.vectors
         fewer = _blocks_that_pack(problem, panels, a_panel, TURNED * tiles, workers)
         columns, rows = (fewer, 1) if fewer <= columns else (columns, rows)
     choice = Choice(tile, pack_a, "local", rows, columns, near)
-    return choice, cycles + PACKING * rows * vectors
+    return choice, cycles + _packing(problem, lanes) * rows * vectors
+
+
+def _packing(problem: Problem, lanes: int) -> float:
+    """Cycles that a vector of a panel of windows takes to pack."""
+    windows = problem.windows
+    assert windows is not None, "panels of windows are asked for"
+    if not windows.over_places:
+        return PACKING.get(target().width, COPYING)
+    if target().width not in TAPS_PACKING or has_sizes(windows):
+        return COPYING
+    across = windows.places[-1]
+    return TAPS_PACKING[target().width] * -(-across // lanes) * lanes / max(across, 1)
 
 
 def _blocks_that_pack(
@@ -122,11 +142,13 @@ def sliding_tiles(m: int, image: Padded, lanes: int) -> list[tuple[Tile, float]]
     tile, cycles = fitting_tile("sliding", m, -(-image.columns // lanes))
     if image.flat:
         return [(tile, cycles)]
-    found = [(tile, cycles * image.rows)]
+    pairs = PAIRS.get(target().width, 1.0)
+    found = [(tile, cycles * image.rows * (pairs if tile.vectors == 2 else 1.0))]
     for rows in range(2, MOST_STACKED + 1):
         if _stacks(image, rows, lanes):
             tile = tile_for("stacked", m, rows, rows)
             each = -(-m // tile.rows) * cycles_of(tile.rows, rows)
+            each *= pairs if rows == 2 else 1.0
             found.append((tile, each * (image.rows // rows)))
     return found
 
@@ -173,7 +195,7 @@ def _copying(problem: Problem, image: Padded, choice: Choice) -> float:
     units = choice.row_blocks * choice.panel_blocks
     copied = units * padded.channels * padded.channel(each, width, size) / size / lanes
     pieces = tiles_of(problem, choice) * padded.rows if padded.flat else 0
-    return (PACKING * copied + PIECE * pieces) / problem.k
+    return (COPYING * copied + PIECE * pieces) / problem.k
 
 
 def _stacked(image: Padded, tile: Tile) -> Padded:
