@@ -12,6 +12,7 @@ from ingle.tensor.in_place import summed
 from ingle.tensor.precision import low, used
 
 from .cached_backward import Roots, cached_backward
+from .known_rules import knows_rules, pulled
 from .nodes import Node, TrackedHandle, ordered
 from .recording import Autodiff
 from .residuals import making
@@ -98,6 +99,8 @@ def _through(nodes: Sequence[Node], roots: Roots, tracked: bool = False) -> dict
     strip = not tracked and not any(g is not None and g.backend is level for _, g in roots)
     results: dict[object, Tensor] = {}
     watch = nan_watch.current()
+    base = level.inner
+    by_kind = not tracked and knows_rules(base)
     with making() as made:
         for node in nodes:
             found = cotangents.pop(node, None)
@@ -110,8 +113,10 @@ def _through(nodes: Sequence[Node], roots: Roots, tracked: bool = False) -> dict
                 if watch is not None:
                     with watch.backward_of(node.order):
                         parts = node.pull(got, tracked) if node.parents else ()
+                elif not node.parents:
+                    parts = ()
                 else:
-                    parts = node.pull(got, tracked) if node.parents else ()
+                    parts = pulled(node, got, base) if by_kind else node.pull(got, tracked)
                 for parent, part in zip(node.parents, parts, strict=True):
                     if parent is not None and part is not None:
                         _add(cotangents, *parent, _strip(part, level) if strip else part)
