@@ -47,6 +47,7 @@ def test_a_few_folds_are_one_kernel():
 
     with it.device("cpu"):
         assert kernels(total, given(4)) == 1
+        assert kernels(lambda *arrays: total(*[x[1:] for x in arrays]), given(4)) == 1
 
 
 def test_sums_of_what_is_no_fold_stay_one_kernel():
@@ -58,3 +59,4 @@ def test_sums_of_what_is_no_fold_stay_one_kernel():
 
     with it.device("cpu"):
         assert kernels(total, given(9)) == 1
+        assert kernels(lambda *arrays: total(*[x[1:] for x in arrays]), given(9)) == 1
