@@ -51,9 +51,14 @@ def test_a_few_of_long_rows(dtype: str, k: int, monkeypatch: Any) -> None:
 
 @pytest.mark.parametrize("dtype", ["int64", "uint64", "float64"])
 @pytest.mark.parametrize("short", [0, 1 << 12])
-def test_elements_whose_first_bits_are_equal(dtype: str, short: int, monkeypatch: Any) -> None:
+@pytest.mark.parametrize("rarely", [1, 1 << 20])
+def test_elements_whose_first_bits_are_equal(
+    dtype: str, short: int, rarely: int, monkeypatch: Any
+) -> None:
     """Some rows have them beside each other, others are equal or far apart."""
     monkeypatch.setattr(sorting, "_SHORT", short)
+    monkeypatch.setattr(sorting, "_RARELY", rarely)
+    monkeypatch.setattr(sorting, "_PART", 128)
     x = numbers(dtype, (5, 300), 1e16)
     near = np.random.default_rng(1).integers(0, 3, x.shape)
     x[:3] = np.nextafter(x, np.inf)[:3] if dtype == "float64" else (x + near.astype(dtype))[:3]

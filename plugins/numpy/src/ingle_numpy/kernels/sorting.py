@@ -28,6 +28,8 @@ _PART = 1 << 17
 """Elements that such calls take at a time."""
 _SHORT = 1 << 12
 """Elements that are sorted by NumPy's own functions sooner than by several calls."""
+_RARELY = 16
+"""Of so many neighbours one may have equal keys, for each to be looked at by itself."""
 _FEW = 50
 """How many elements of a row for each one wanted are worth looking for the last of these."""
 
@@ -154,40 +156,61 @@ def _keys(x: Array, descending: bool) -> Array:
 def _by_long_keys(x: Array, descending: bool) -> Array:
     """Positions in order of elements of 64 bits, by integers with the first bits of an element
     above and its position below; what these do not tell apart is sorted by itself."""
-    numbers = _whole(x)
-    if descending:
-        np.invert(numbers, out=numbers)
-    if x.dtype.kind != "f":
-        numbers -= numbers.min()
+    numbers = ~_whole(x) if descending else _whole(x)
     bits = max(1, (x.shape[-1] - 1).bit_length())
     below = np.uint64((1 << bits) - 1)
     # Numbers that lie close together have room for all of their bits.
-    whole = int(numbers.max()).bit_length() + bits <= 64
-    keys = numbers << np.uint64(bits) if whole else numbers & ~below
+    least = numbers.min()
+    whole = int(numbers.max() - least).bit_length() + bits <= 64
+    if whole:
+        keys = numbers - least
+        keys <<= np.uint64(bits)
+    else:
+        keys = numbers & ~below
     keys |= np.arange(x.shape[-1], dtype=np.uint64)
     keys.sort(axis=-1)
-    order: Array = (keys & below).view(np.int64)
-    if not whole:
-        keys >>= np.uint64(bits)
-        _tell_apart(numbers, keys, order)
+    if whole or not (same := _equal_neighbours(keys, bits)).any():
+        keys &= below
+        order: Array = keys.view(np.int64)
+        return order
+    order = (keys & below).view(np.int64)
+    _tell_apart(numbers, same, order)
     return order
 
 
-def _tell_apart(numbers: Array, keys: Array, order: Array) -> None:
+def _equal_neighbours(keys: Array, bits: int) -> Array:
+    """Whether the key of an element is that of the next one, but for the position."""
+    same = np.empty((len(keys), keys.shape[1] - 1), bool)
+    step = max(1, _PART // keys.shape[1])
+    for row in range(0, len(keys), step):
+        for start in range(0, same.shape[1], _PART):
+            part = keys[row : row + step, start : start + _PART + 1]
+            differ = np.bitwise_xor(part[:, 1:], part[:, :-1])
+            here = same[row : row + step, start : start + _PART]
+            np.less(differ, np.uint64(1 << bits), out=here)
+    return same
+
+
+def _tell_apart(numbers: Array, same: Array, order: Array) -> None:
     """Sorts what has equal keys and differs; what is equal is in order already."""
-    ordered = np.take_along_axis(numbers, order, -1)
-    same = keys[:, 1:] == keys[:, :-1]
-    wrong = same & (ordered[:, 1:] < ordered[:, :-1])
-    rows = np.flatnonzero(wrong.any(axis=-1))
+    if np.count_nonzero(same) > same.size // _RARELY:
+        ordered = np.take_along_axis(numbers, order, -1)
+        row, before = np.nonzero(same & (ordered[:, 1:] < ordered[:, :-1]))
+    else:  # to read all numbers in their new order would take longer than sorting did
+        row, before = np.nonzero(same)
+        wrong = numbers[row, order[row, before + 1]] < numbers[row, order[row, before]]
+        row, before = row[wrong], before[wrong]
+    rows = np.unique(row)
     if numbers.shape[1] < _SHORT:
         order[rows] = np.argsort(numbers[rows], axis=-1, kind="stable")
         return
-    for row in rows:
-        run = np.concatenate([[0], np.cumsum(~same[row])])
+    for here in rows:
+        run = np.concatenate([[0], np.cumsum(~same[here])])
         touched = np.zeros(run[-1] + 1, bool)
-        touched[run[1:][wrong[row]]] = True
+        touched[run[1:][before[row == here]]] = True
         places = np.flatnonzero(touched[run])
-        order[row, places] = order[row, places[_stable_argsort(ordered[row, places])]]
+        found = order[here, places]
+        order[here, places] = found[_stable_argsort(numbers[here, found])]
 
 
 def _stable_argsort(x: Array) -> Any:
@@ -200,7 +223,7 @@ def _stable_argsort(x: Array) -> Any:
 def _whole(x: Array) -> Array:
     """Elements of 64 bits as unsigned integers in their order; of the same bits only equal ones."""
     if x.dtype.kind == "u":
-        return x.copy()
+        return x
     sign = np.uint64(1 << 63)
     if x.dtype.kind == "i":
         return x.view(np.uint64) ^ sign
