@@ -42,7 +42,9 @@ from ingle.tensor.programs import Program
 from ingle_numpy.backend import NumpyBackend, OwnedHandle
 
 from .eager.single_operation import SingleOperations
-from .fourier import KERNELS
+from .fourier import KERNELS as OF_FOURIER
+from .linear_algebra import KERNELS as OF_MATRICES
+from .linear_algebra import solves_triangles
 from .memory import (
     CpuHandle,
     PendingHandle,
@@ -98,7 +100,7 @@ class Cpu(NumpyBackend):
     """
 
     name = "cpu"
-    kernels = KERNELS
+    kernels = OF_FOURIER | OF_MATRICES
     language = "llvm"
     spreads_products = True
     splits_sums = False
@@ -192,12 +194,14 @@ class Cpu(NumpyBackend):
         )
 
     def takes_whole(self, op: Op, avals: Sequence[Aval]) -> bool:
-        """Attention of more than a few queries, products by codes, stacks of small matrices,
-        complex numbers by parts, and what NumPy is good at; other composites are taken apart, down
-        to the templates of products."""
+        """Attention of more than a few queries, products by codes, stacks of small matrices, large
+        triangular systems, complex numbers by parts, and what NumPy is good at; other composites
+        are taken apart, down to the templates of products."""
         folder = TEMPLATES.get(op.operation.name)
         if folder is None:
             return op.operation.name in BY_NUMPY or _by_parts(op, avals)
+        if solves_triangles(op, avals):
+            return True
         return late(f"ingle_cpu.{folder}.problem").problem_of(op, avals) is not None
 
     def launches_whole(self, call: WholeCall) -> bool:

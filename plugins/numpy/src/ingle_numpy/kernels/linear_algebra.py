@@ -15,7 +15,7 @@ from . import small_matrices
 Kernel = Callable[..., Any]
 
 
-def _lapack(function: Kernel, hint: str) -> Kernel:
+def explained(function: Kernel, hint: str) -> Kernel:
     """A kernel that says which operation failed, and why that may be."""
 
     def kernel(op: Op, *arrays: np.ndarray) -> Any:
@@ -44,22 +44,22 @@ def _as_complex(part: np.ndarray, x: np.ndarray) -> np.ndarray:
 
 
 def _eigh(x: np.ndarray) -> Any:
-    _refuse_endless("Eigenvalues", np.tril(x))
+    refuse_endless("Eigenvalues", np.tril(x))
     return np.linalg.eigh(x)
 
 
 def _eigvalsh(x: np.ndarray) -> Any:
-    _refuse_endless("Eigenvalues", np.tril(x))
+    refuse_endless("Eigenvalues", np.tril(x))
     return np.linalg.eigvalsh(x)
 
 
 def _svd(x: np.ndarray, full_matrices: bool = True) -> Any:
-    _refuse_endless("SVD", x)
+    refuse_endless("SVD", x)
     return np.linalg.svd(x, full_matrices)
 
 
 def _singular_values(x: np.ndarray) -> Any:
-    _refuse_endless("SVD", x)
+    refuse_endless("SVD", x)
     return np.linalg.svd(x, compute_uv=False)
 
 
@@ -141,7 +141,7 @@ def _solve(x1: np.ndarray, x2: np.ndarray) -> Any:
     return np.linalg.solve(x1, x2)
 
 
-def _refuse_endless(what: str, x: np.ndarray) -> None:
+def refuse_endless(what: str, x: np.ndarray) -> None:
     """Raises what LAPACK answers for NaN in matrices of most sizes.
 
     For infinity it may iterate for ever, and of two rows with NaN on the diagonal it finds
@@ -154,21 +154,22 @@ def _refuse_endless(what: str, x: np.ndarray) -> None:
 MOST_SINGULAR = (1e6, 1e8)
 """Condition numbers up to which an inverse in double precision has ten right digits, and eight, as
 many as float32 has."""
-_SINGULAR = "add a multiple of the identity, or use pinv"
-_ENDLESS = "the iteration did not converge, which NaN and inf among the elements cause"
+SINGULAR = "add a multiple of the identity, or use pinv"
+INDEFINITE = "add a multiple of the identity, or use eigh"
+ENDLESS = "the iteration did not converge, which NaN and inf among the elements cause"
 
 KERNELS: dict[str, Kernel] = {
-    "adjugate": _lapack(_adjugate, _ENDLESS),
-    "cholesky": _lapack(_cholesky, "add a multiple of the identity, or use eigh"),
-    "det": _lapack(_det, _SINGULAR),
-    "eig": _lapack(_eig, _ENDLESS),
-    "eigh": _lapack(_eigh, _ENDLESS),
-    "eigvals": _lapack(_eigvals, _ENDLESS),
-    "eigvalsh": _lapack(_eigvalsh, _ENDLESS),
-    "inv": _lapack(_inv, _SINGULAR),
-    "qr": _lapack(np.linalg.qr, _ENDLESS),
-    "slogdet": _lapack(np.linalg.slogdet, _SINGULAR),
-    "solve": _lapack(_solve, _SINGULAR),
-    "svd": _lapack(_svd, _ENDLESS),
-    "svdvals": _lapack(_singular_values, _ENDLESS),
+    "adjugate": explained(_adjugate, ENDLESS),
+    "cholesky": explained(_cholesky, INDEFINITE),
+    "det": explained(_det, SINGULAR),
+    "eig": explained(_eig, ENDLESS),
+    "eigh": explained(_eigh, ENDLESS),
+    "eigvals": explained(_eigvals, ENDLESS),
+    "eigvalsh": explained(_eigvalsh, ENDLESS),
+    "inv": explained(_inv, SINGULAR),
+    "qr": explained(np.linalg.qr, ENDLESS),
+    "slogdet": explained(np.linalg.slogdet, SINGULAR),
+    "solve": explained(_solve, SINGULAR),
+    "svd": explained(_svd, ENDLESS),
+    "svdvals": explained(_singular_values, ENDLESS),
 }
