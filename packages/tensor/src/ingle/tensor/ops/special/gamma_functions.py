@@ -26,7 +26,7 @@ from ..elementwise.rounding import round
 from ..elementwise.trigonometry import tan
 from ..elementwise.where import where
 from . import _approximations as fits
-from ._polynomials import polynomial, sin_pi
+from ._polynomials import polynomial
 
 if TYPE_CHECKING:
     from ...tensor import Tensor
@@ -55,33 +55,46 @@ _LGAMMA_SERIES = [p / (q * 2 * k * (2 * k - 1)) for k, (p, q) in enumerate(_BERN
     ::-1
 ]
 
+_SINE = [(-1) ** k * math.pi ** (2 * k + 1) / math.factorial(2 * k + 1) for k in range(11)][::-1]
+"""Of the sine of pi x by x squared, up to 1/2."""
+
 _HALF_LOG_TWO_PI = 0.5 * math.log(2 * math.pi)
 
 
 def _lgamma(x: Tensor) -> Tensor:
     """A polynomial around 2 and the recurrence up to 8, Stirling's series from there on, and
-    Euler's reflection of negative numbers."""
+    Euler's reflection of negative numbers.
+
+    Kernels compute all of these for each element, so that they share one logarithm.
+    """
     wide = astype(x, float64)
     size = abs(wide)
     far = size >= _STIRLING
     near = where(far, 2.0, size)
     whole = round(near)
     z = near - whole  # exact, so that the zeros at 1 and 2 are
-    up = where(whole <= 1, near, 1.0) * where(whole == 0, near + 1, 1.0)
-    down: Any = 1.0
+    steps: Any = where(whole <= 1, near, 1.0) * where(whole == 0, near + 1, 1.0)
     for k in range(1, _STIRLING - 1):
-        down = down * where(whole >= k + 2, near - k, 1.0)
-    logarithm = where(whole >= 2, log(down), -log(up))
-    found = z * (1 + z) * polynomial(z * 2, fits.LGAMMA) + logarithm
+        steps = steps * where(whole >= k + 2, near - k, 1.0)
+    logarithm = log(where(far, size, steps))
+    below = z * (1 + z) * polynomial(z * 2, fits.LGAMMA)
+    below = below + where(whole >= 2, logarithm, -logarithm)
     large = where(far, size, float(_STIRLING))
-    series = polynomial(1 / (large * large), _LGAMMA_SERIES) / large
-    stirling = (large - 0.5) * (log(large) - 1) + (_HALF_LOG_TWO_PI - 0.5) + series
-    found = where(far, stirling, found)
+    inverse = 1 / large
+    series = polynomial(inverse * inverse, _LGAMMA_SERIES) * inverse
+    stirling = (large - 0.5) * (logarithm - 1) + (_HALF_LOG_TWO_PI - 0.5) + series
+    found = where(far, stirling, below)
     # gamma(x) gamma(-x) = -pi / (x sin(pi x))
-    sine = abs(sin_pi(where(size == math.inf, 0.0, size)))
+    sine = _sine(where(size == math.inf, 0.0, size))
     reflected = math.log(math.pi) - log(size * sine) - found
     found = where(wide < 0, where(sine == 0, math.inf, reflected), found)
     return astype(where(wide == -math.inf, math.inf, found), x.dtype)
+
+
+def _sine(x: Tensor) -> Tensor:
+    """`abs(sin(pi * x))` by Taylor's series, exactly 0 for whole numbers."""
+    off = x - round(x)
+    return abs(off * polynomial(off * off, _SINE))
 
 
 def _lgamma_reference(x: Any) -> Any:
@@ -125,14 +138,18 @@ def _digamma(x: Tensor) -> Tensor:
     wide = astype(x, float64)
     negative = wide <= 0
     at = where(negative, 1 - wide, wide)
-    moved, total = at, at * 0
+    # The sum of 1 / at, 1 / (at + 1), … as one quotient: of a product's derivative and of it.
+    moved, over, under = at, at * 0, at * 0 + 1
     for _ in range(_STIRLING):
         small = moved < _STIRLING
-        total = total + where(small, 1 / moved, 0.0)
+        over = where(small, over * moved + under, over)
+        under = where(small, under * moved, under)
         moved = where(small, moved + 1, moved)
-    squares = 1 / (moved * moved)
-    series = polynomial(squares, _DIGAMMA_SERIES) * squares
-    found = log(moved) - 0.5 / moved - series - where(at == math.inf, 0.0, total)
+    inverse = 1 / moved
+    squares = inverse * inverse
+    series = polynomial(squares, _DIGAMMA_SERIES)
+    total = where(at == math.inf, 0.0, over / under)
+    found = log(moved) - 0.5 * inverse - series * squares - total
     off = (at - _ROOT) - _ROOT_REST
     close = abs(off) < 0.45
     found = where(close, off * polynomial(where(close, off / 0.45, 0.0), fits.DIGAMMA), found)
