@@ -20,6 +20,7 @@ from ingle.tensor.prepared import PreparedCalls
 from ingle.tensor.programs import Program
 
 from .device_group import DeviceGroup
+from .ir.graph import LogEntry
 from .record.log import LazyHandle, Turn, current
 from .record.tracing import Tracer
 from .runtime.at_once import READ, AtOnce, ThreadStreams
@@ -120,11 +121,17 @@ class Fusion:
             values += self.execute(op, [values[n] for n in places])
         return [values[n] for n in steps.outputs]  # type: ignore[misc]
 
-    def noted(self, short: bool) -> None:
+    def noted(self, short: bool, brief: Sequence[LogEntry] | None = None) -> None:
         """Takes notice that a stream was read: of a few operations that run one by one, or of
-        more."""
+        more.
+
+        Args:
+            short: whether it was of a few.
+            brief: the log, where it is brief enough to be taken for short when it comes again.
+        """
         streams = self._threads.streams
-        streams.short = streams.short + 1 if short else 0
+        again = short or (brief is not None and brief == streams.brief)
+        streams.short, streams.brief = streams.short + 1 if again else 0, brief
         streams.ahead = 0
 
     def was_read(self) -> None:

@@ -46,6 +46,8 @@ MOST_BYTES = 1 << 28
 """Bytes of inputs that a stream may hold alone."""
 SHORT, SMALL = 6, 1 << 14
 """Logs of few entries on few elements are not worth a plan: looking it up takes longer."""
+LONG, TINY = 24, 1 << 12
+"""Nor are logs of so many entries on so few elements, where the same one is read once and again."""
 FEW = 2
 """So many operations are short for a reader of each, however many operands they have."""
 
@@ -169,10 +171,15 @@ class LazyStream(Log):
         self._finish(wanted, defers=True)
 
     def _finish(self, wanted: LazyHandle, defers: bool) -> None:
-        self.backend.noted(len(self._handles) <= FEW or self._is_short())
+        self._note_read()
         self._ran(wanted, defers=defers)
         if isinstance(wanted.value, BaseException):
             self._former.put_back()
+
+    def _note_read(self) -> None:
+        short = len(self._handles) <= FEW or self._is_short()
+        brief = not short and self._is_short(LONG, TINY)
+        self.backend.noted(short, self.written if brief else None)
 
     def start(self) -> None:
         """Has the device compute everything that somebody still holds, and waits for nothing; what
@@ -196,7 +203,7 @@ class LazyStream(Log):
 
     def synchronize(self) -> None:
         """Computes the same, and its values count as read."""
-        self.backend.noted(len(self._handles) <= FEW or self._is_short())
+        self._note_read()
         self.flush()
 
     def _ran(
@@ -327,13 +334,12 @@ class LazyStream(Log):
         _settle(handles, found)
         return handles
 
-    def _is_short(self) -> bool:
-        """Whether all that a plan prepares for takes longer than the operations one by one."""
-        if len(self.written) > SHORT:
+    def _is_short(self, long: int = SHORT, tiny: int = SMALL) -> bool:
+        """Whether all that a plan prepares for takes longer than the operations one by one: for
+        few entries, or for up to `long` on up to `tiny` elements."""
+        most = SMALL if len(self.written) <= SHORT else tiny
+        if len(self.written) > long or any([math.prod(x.shape) > most for x in self.given]):  # noqa: C419 (faster)
             return False
-        for x in self.given:
-            if x.shape and math.prod(x.shape) > SMALL:
-                return False
         # What is inlined is many operations.
         inlined = [e for e in self.written if type(e[0]) is Op and e[0].operation.traits.inlined]
         return not inlined

@@ -19,6 +19,7 @@ from .operation import OPERATIONS, Op
 from .ops.creation.conversion import asarray
 from .ops.indexing._index_keys import read_regular
 from .ops.indexing.gathering import index_handle, taken_shape
+from .ops.indexing.regular_updates import piece_set
 from .ops.indexing.scattering import SCATTER_SET
 from .ops.indexing.subscript import fitted, value_for
 from .ops.movement.shapes import reshape
@@ -73,6 +74,10 @@ def assigned(x: Tensor, key: Any, value: Any) -> Handle | None:
     if regular is None:
         return None
     starts, sizes, steps, shape = regular
+    if not _worth(handle):
+        small = piece_set(handle, value, *regular)
+        if small is not None:
+            return small
     piece = reshape(fitted(value_for(handle, value), shape), sizes)
     places = [Scalar(start, int64) for start in starts]
     inputs: tuple[Handle | Scalar, ...] = (handle, piece._handle, *places)

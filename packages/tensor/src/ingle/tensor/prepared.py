@@ -11,8 +11,9 @@ as if it were new.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar
 
 from . import dispatch
 from .call_steps import CallSteps, Result
@@ -47,7 +48,9 @@ CREATIONS = frozenset({"arange", "empty", "eye", "full", "linspace", "ones", "ze
 MOST = 1024
 """Calls that a backend knows, and as many that it has seen once."""
 
-_PLAIN = frozenset({int, bool, str, type(None), DType})
+_PLAIN = frozenset({int, bool, str, type(None), type(Ellipsis), DType})
+P = ParamSpec("P")
+R = TypeVar("R")
 Function: TypeAlias = Callable[..., Any]
 Args: TypeAlias = tuple[Any, ...]
 Options: TypeAlias = dict[str, Any]
@@ -148,7 +151,25 @@ def known_calls(function: Function) -> Callable[[Function, Args, Options], Resul
     if not creates and function.__name__ not in FUNCTIONS:
         return None
     weak = any(a.startswith("Operand") for a in map(str, function.__annotations__.values()))
+    return _answering(creates, weak)
 
+
+def remembered(function: Callable[P, R]) -> Callable[P, R]:
+    """A part of a public function that looks at nothing but its arguments, and is a call by itself:
+    what it comes to is known when it comes again."""
+    answer = _answering(creates=False, weak=False)
+
+    @functools.wraps(function)
+    def call(*args: P.args, **options: P.kwargs) -> R:
+        found: Any = answer(call, args, options)
+        return function(*args, **options) if found is None else found
+
+    return call
+
+
+def _answering(
+    creates: bool, weak: bool
+) -> Callable[[Function, Args, Options], Result | None]:  # fmt: skip
     def answer(call: Function, args: Args, options: Options) -> Result | None:
         key: list[Any] = [call, *options]
         given: list[Any] = []
@@ -203,6 +224,10 @@ def _read(values: Sequence[Any], weak: bool, key: list[Any], given: list[Any]) -
         elif kind is tuple or kind is list:
             key += (kind, len(x))
             if not _read(x, weak, key, given):
+                return False
+        elif kind is slice:
+            key.append(kind)
+            if not _read((x.start, x.stop, x.step), False, key, given):
                 return False
         else:
             show = getattr(kind, "__ingle_tensor__", None)

@@ -14,8 +14,9 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.operation import Op, infer
 
+from ..ir.graph import LogEntry
 from ..record.log import LazyHandle
-from ..stream import SHORT, SMALL, LazyStream
+from ..stream import LONG, SHORT, SMALL, TINY, LazyStream
 from .ready_calls import Call, Key, ReadyCalls, key_of, keys_of
 
 if TYPE_CHECKING:
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 READ = 8
 """After so many streams in turn that were short and read, the next one is taken to be, too."""
-AHEAD = SHORT - 1
-"""So many operations may run as they come before one of them is read: as many as a short stream
-has."""
+FEW, AHEAD = SHORT - 1, LONG // 2
+"""So many operations may run as they come before one of them is read, of any size and of very few
+elements: as many as a short stream has."""
 
 
 class Streams:
@@ -35,12 +36,14 @@ class Streams:
         last: the newest one.
         short: how many streams in turn were a few operations each, whose values were read.
         ahead: how many operations ran at once since a value was read.
+        brief: the log of the stream that was read last, if it may count as short.
     """
 
-    __slots__ = ("ahead", "last", "short")
+    __slots__ = ("ahead", "brief", "last", "short")
 
     def __init__(self) -> None:
         self.last: LazyStream | None = None
+        self.brief: Sequence[LogEntry] | None = None
         self.short = self.ahead = 0
 
 
@@ -87,7 +90,8 @@ class AtOnce:
         """An operation on few elements, or that makes few of many; None where that does not go."""
         calls, key = self.calls, key_of(op, inputs)
         call = calls.known.get(key)
-        if streams.ahead >= AHEAD or (call is None and op.operation.traits.inlined):
+        ends = streams.ahead >= FEW and _ends(streams, inputs)
+        if ends or (call is None and op.operation.traits.inlined):
             streams.short = streams.ahead = 0
             return None
         if call is None and not _is_small(op, inputs):
@@ -116,7 +120,7 @@ class AtOnce:
         """The operations of a known call, if each of them has a call that is ready; else None. What
         is between them gets no handle of its own."""
         # When Python goes down there are no imports, which what is not known by now may need.
-        if streams.ahead >= AHEAD or sys.is_finalizing():
+        if (streams.ahead >= FEW and _ends(streams, values)) or sys.is_finalizing():
             return None
         version, ready = steps.ready
         if version is not self.calls.version and version is not self.calls.newest:
@@ -199,6 +203,13 @@ def _lowered(inputs: Sequence[Handle | Scalar]) -> list[Handle | Scalar] | None:
             x = value
         lowered.append(x)
     return lowered
+
+
+def _ends(streams: Streams, inputs: Sequence[Handle | Scalar]) -> bool:
+    """Whether so many operations ran as they came that this one is recorded."""
+    if streams.ahead >= AHEAD:
+        return True
+    return any(x.shape and math.prod(x.shape) > TINY for x in inputs)
 
 
 def _is_small(op: Op, inputs: Sequence[Handle | Scalar]) -> bool:

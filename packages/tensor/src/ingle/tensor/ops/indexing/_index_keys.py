@@ -70,15 +70,34 @@ class Plan:
 def read_regular(
     key: Any, shape: Shape
 ) -> tuple[list[int], tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """Starts, sizes, steps and final shape of a key of numbers and slices only; else None.
+    """Starts, sizes, steps and final shape of a key of numbers, slices, None and `...` only; None
+    for another one, and for one of too many axes.
 
     `read_key` reads these too. This is the short way for what loops and models write most.
     """
     items = key if type(key) is tuple else (key,)
-    if len(items) > len(shape):
-        return None
-    starts, sizes, steps, final = [], [], [], []
-    for axis, item in enumerate(items):
+    starts: list[int] = []
+    sizes: list[int] = []
+    steps: list[int] = []
+    final: list[int] = []
+    axis = 0
+    for place, item in enumerate(items):
+        if item is None:
+            final.append(1)
+            continue
+        if item is Ellipsis:
+            behind = items[place + 1 :]
+            whole = shape[axis : len(shape) - sum([e is not None for e in behind])]
+            if any([e is Ellipsis for e in behind]):  # noqa: C419 (faster)
+                return None
+            starts += [0] * len(whole)
+            sizes += whole
+            steps += [1] * len(whole)
+            final += whole
+            axis += len(whole)
+            continue
+        if axis == len(shape):
+            return None
         size = shape[axis]
         if type(item) is int:
             starts.append(_checked(item, axis, size))
@@ -95,7 +114,8 @@ def read_regular(
             final.append(count)
         else:
             return None
-    rest = shape[len(items) :]
+        axis += 1
+    rest = shape[axis:]
     starts += [0] * len(rest)
     return starts, (*sizes, *rest), (*steps, *[1] * len(rest)), (*final, *rest)
 

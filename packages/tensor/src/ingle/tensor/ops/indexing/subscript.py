@@ -11,6 +11,7 @@ import numpy as np
 from ...contract import Handle, Shape
 from ...dispatch import TensorLike, handle_of, wrap
 from ...errors import DTypeError, OperandError, ShapeError
+from ...prepared import remembered
 from .._rules import INEXACT, NUMERIC, REAL
 from ..creation.conversion import asarray
 from ..creation.filled import ones
@@ -24,6 +25,7 @@ from ._index_keys import Plan, read_key, read_regular
 from .gathering import take, taken_shape
 from .linear_index import ravel_index
 from .nonzero import indices_of
+from .regular_updates import piece_set
 from .scatter_reductions import scatter_reduce
 from .scattering import scatter_add, scatter_set
 
@@ -56,12 +58,23 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
     chosen = _chosen(handle, key)
     if chosen is not None:
         return take(*chosen, axis=0)
+    if type(key) is tuple and not any([type(e) in (int, list) for e in key]):  # noqa: C419 (faster)
+        return _by_tensors(x, key)
+    return _by_any(x, key)
+
+
+def _by_any(x: TensorLike, key: Any) -> Tensor:
+    handle = handle_of(x, "x[...]")
     plan = read_key(key, handle)
     piece = _basic(wrap(handle), plan)
     if not plan.advanced:
         return piece
     view = _Gathered(piece, plan)
     return take(view.merged, view.positions, axis=plan.position)
+
+
+_by_tensors = remembered(_by_any)
+"""For keys without numbers, of which there are ever other ones."""
 
 
 def updated(x: TensorLike, key: Any, value: Any, /, how: How = "set") -> Tensor:
@@ -85,6 +98,12 @@ def updated(x: TensorLike, key: Any, value: Any, /, how: How = "set") -> Tensor:
     """
     handle = handle_of(x, "x[...] = value")
     _check_kind(how, handle.dtype)
+    if how == "set" and not hasattr(key, "_handle"):
+        regular = read_regular(key, handle.shape)
+        if regular is not None and regular[1] != handle.shape:
+            small = piece_set(handle, value, *regular)
+            if small is not None:
+                return wrap(small)
     tensor = wrap(handle)
     values = value_for(handle, value)
     masked = _masked(tensor, key, values, how)

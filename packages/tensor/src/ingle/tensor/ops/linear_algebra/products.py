@@ -12,6 +12,7 @@ from ...contract import Aval
 from ...dispatch import TensorLike, handle_of, promote, run2, wrap
 from ...errors import AxisError, DTypeError, ShapeError
 from ...operation import Operation, Traits
+from ...prepared import remembered
 from ...sample import Draw, Sample
 from .._batching import matmul_batch
 from .._guarding import guarded
@@ -45,9 +46,16 @@ def matmul(x1: TensorLike, x2: TensorLike, /) -> Tensor:
             f"matmul: needs at least one axis each, got {a.shape} and {b.shape}; "
             "multiply by a number with *"
         )
-    row, column = len(a.shape) == 1, len(b.shape) == 1
-    if not row and not column:
+    if len(a.shape) > 1 and len(b.shape) > 1:
         return run2(_MATMUL, *promote("matmul", ("x1", x1), ("x2", x2)))
+    return _of_vectors(x1, x2)
+
+
+@remembered
+def _of_vectors(x1: TensorLike, x2: TensorLike) -> Tensor:
+    """A product where one operand is a vector, or both are."""
+    a, b = handle_of(x1, "matmul", "x1"), handle_of(x2, "matmul", "x2")
+    row, column = len(a.shape) == 1, len(b.shape) == 1
     left = reshape(x1, (1, *a.shape)) if row else x1
     right = reshape(x2, (*b.shape, 1)) if column else x2
     out = run2(_MATMUL, *promote("matmul", ("x1", left), ("x2", right)))

@@ -191,7 +191,7 @@ def sliced(handle: Handle, starts: Sequence[int], sizes: Shape, steps: Shape) ->
     """A slice that is known to lie inside, from starts that count from 0."""
     if sizes == handle.shape and min(steps, default=1) == 1 == max(steps, default=1):
         return wrap(handle)
-    return run(_op(sizes, steps), (handle, *[_scalar(s) for s in starts]))[0]
+    return run(_op(sizes, steps), (handle, *[scalar_start(s) for s in starts]))[0]
 
 
 def piece_of(
@@ -199,19 +199,21 @@ def piece_of(
 ) -> Tensor:
     """A slice that is known to lie inside, in another shape: without axes of size 1, say."""
     calls = prepared_calls(handle.backend)
-    if calls is None or sizes == handle.shape:
+    whole = sizes == handle.shape and steps.count(1) == len(steps)
+    if calls is None or (whole and shape == sizes):
         piece = sliced(handle, starts, sizes, steps)
         return piece if shape == sizes else reshaped(piece._handle, shape)
     key = (piece_of, handle.shape, handle.dtype, sizes, steps, shape)
     known = calls.known.get(key) or calls.former(key)
     if known is None:
-        count = 1 + len(sizes)
-        taken = [CallStep(_op(sizes, steps), tuple(range(count)))]
+        count = 1 if whole else 1 + len(sizes)
+        taken = [] if whole else [CallStep(_op(sizes, steps), tuple(range(count)))]
         if shape != sizes:
-            taken.append(CallStep(RESHAPE.op(shape=shape), (count,)))
+            taken.append(CallStep(RESHAPE.op(shape=shape), (count if taken else 0,)))
         known = CallSteps([], [], taken, [count + len(taken) - 1], True)
         calls.keep(key, known)
-    return known.run(handle.backend, [handle, *map(_scalar, starts)])  # type: ignore[return-value]
+    given = [handle] if whole else [handle, *map(scalar_start, starts)]
+    return known.run(handle.backend, given)  # type: ignore[return-value]
 
 
 @lru_cache(maxsize=4096)
@@ -222,7 +224,7 @@ def _op(sizes: Shape, steps: Shape) -> Op:
 _SMALL = [Scalar(i, int64) for i in range(64)]
 
 
-def _scalar(start: int) -> Scalar:
+def scalar_start(start: int) -> Scalar:
     """A start as an input; one that a recording follows must stay what it is."""
     return _SMALL[start] if type(start) is int and start < 64 else Scalar(start, int64)
 
@@ -249,7 +251,7 @@ def _starts(
     found: list[Handle | Scalar] = []
     for axis, start in enumerate(starts):
         if type(start) is int and 0 <= start <= shape[axis] - sizes[axis] and steps[axis] == 1:
-            found.append(_scalar(start))
+            found.append(scalar_start(start))
             continue
         if hasattr(start, "_handle") or hasattr(type(start), "__ingle_tensor__"):
             found.append(_dynamic_start(name, axis, start))
@@ -257,7 +259,7 @@ def _starts(
         followed = isinstance(start, int) and is_followed(start)
         number = start if followed else as_int(start, name, f"starts[{axis}]")
         first = checked_start(name, axis, number, shape[axis], sizes[axis], steps[axis])
-        found.append(_scalar(first))
+        found.append(scalar_start(first))
     return found
 
 
