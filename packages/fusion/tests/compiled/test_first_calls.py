@@ -10,6 +10,8 @@ import pytest
 import ingle.tensor as it
 from ingle import nn, optim
 from ingle.fusion import CompileError, compile
+from ingle.fusion.compiled import specialize
+from ingle.tensor.cell import raw_values
 from ingle.tensor.plugins import discover
 from ingle.tensor.providing import provide
 from ingle.tensor.structure import Frozen
@@ -171,3 +173,41 @@ def test_what_is_computed_of_tensors_around_alone_is_recorded():
 
     with pytest.raises(CompileError, match="asked for inside a compiled function"):
         reads(it.zeros(2))
+
+
+def test_the_second_call_makes_no_graph_that_is_there(monkeypatch):
+    made = []
+    read_log = specialize.read_log
+    monkeypatch.setattr(specialize, "read_log", lambda *args: made.append(1) or read_log(*args))
+    compiled = compile(lambda x, n: it.exp(x) * n)
+    for n in (1.0, 2.0, 3.0):
+        np.testing.assert_allclose(compiled(it.zeros(3), n).tolist(), [n] * 3)
+    assert compiled.recordings == 2
+    assert len(made) == 1
+    compiled(it.zeros(4), 1.0)
+    assert len(made) == 2
+
+
+def test_each_entry_has_the_line_that_asked_for_it():
+    cells = [it.Cell(it.ones(2)) for _ in range(3)]
+
+    def f(x):
+        first = cells[0].value
+        x = x * 2.0
+        held = raw_values(cells[1:])
+        y = it.softmax(it.exp(x) + first, axis=0) + it.zeros(2)
+        return (
+            y * held[0],
+            held[1] - 1,
+        )
+
+    compiled = compile(f)
+    for _ in range(2):
+        compiled(it.ones(2))
+    entry = entry_of(compiled)
+    begin = f.__code__.co_firstlineno
+    lines = [line.number - begin for line in entry.lines if line.code is f.__code__]
+    assert [line for n, line in enumerate(lines) if line not in lines[:n]] == [1, 2, 3, 4, 6, 7]
+    names = [node.op.operation.name for node in entry.graph.nodes]
+    found = {n: line.number - begin for n, line in zip(names, entry.graph.lines, strict=True)}
+    assert (found["exp"], found["softmax"], found["subtract"]) == (4, 4, 7)

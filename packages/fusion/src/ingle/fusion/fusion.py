@@ -71,7 +71,7 @@ class Fusion:
 
     def execute(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         log = current.get()
-        if log is None or log.backend is not self or log.interrupted():
+        if log is None or log.backend is not self or not log.records_next():
             if log is not None and log.takes(self) and not log.interrupted():
                 return log.record_for(self, op, inputs)
             # When Python goes down there are no imports, which planning needs; finalizers compute.

@@ -7,6 +7,9 @@ import warnings
 from functools import lru_cache
 from types import FrameType
 
+own_files: set[str] = set()
+"""Files whose code is known to be Ingle's: a call takes dozens of their frames."""
+
 
 def caller() -> FrameType | None:
     """The innermost frame that is neither Ingle's nor a plugin's.
@@ -15,10 +18,38 @@ def caller() -> FrameType | None:
     >>> caller() is None
     False
     """
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None and is_own(frame.f_globals.get("__name__", "")):
+    return caller_of(sys._getframe(1))
+
+
+def caller_of(frame: FrameType | None) -> FrameType | None:
+    """The innermost frame, from this one on, that is neither Ingle's nor a plugin's.
+
+    >>> import sys
+    >>> from ingle.tensor.callers import caller_of
+    >>> caller_of(sys._getframe()) is sys._getframe()
+    True
+    """
+    files = own_files
+    while frame is not None and (frame.f_code.co_filename in files or is_own_frame(frame)):
         frame = frame.f_back
     return frame
+
+
+def is_own_frame(frame: FrameType) -> bool:
+    """Whether a frame is Ingle's or a plugin's, or a context manager's in between.
+
+    >>> import sys
+    >>> from ingle.tensor.callers import is_own_frame
+    >>> is_own_frame(sys._getframe())
+    False
+    """
+    names, file = frame.f_globals, frame.f_code.co_filename
+    if not is_own(names.get("__name__", "")):
+        return False
+    # Code that is made of text goes by the same name of a file, whosever it is.
+    if names.get("__file__") == file:
+        own_files.add(file)
+    return True
 
 
 def warn(text: str, category: type[Warning]) -> None:

@@ -258,5 +258,5 @@ def raw_values(cells: Sequence[Cell[Any]]) -> list[Any]:
     [1, 'two']
     """
     scope = current_scope()
-    held = [c._value for c in cells] if scope is None else list(map(scope.read, cells))
+    held = [c._value for c in cells] if scope is None else scope.read_each(cells)
     return [_shown(value) for value in held]

@@ -17,6 +17,8 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 from weakref import finalize
 
+from .callers import caller_of, is_own_frame, own_files
+
 
 class Outside:
     """Tells what interrupts a piece of work from what is part of it.
@@ -44,6 +46,21 @@ class Outside:
                 return True
             frame = frame.f_back
         return frame is None
+
+    def asker(self) -> tuple[bool, FrameType | None]:
+        """What `speaks` says, and otherwise the frame that `callers.caller` finds: both at once,
+        since each operation that is recorded asks for both, through dozens of frames."""
+        names, inside, files = self._names, self._inside, own_files
+        frame: FrameType | None = sys._getframe(1)
+        found: FrameType | None = None
+        while frame is not inside and frame is not None:
+            code = frame.f_code
+            if code.co_name in names and (code.co_name == "__del__" or code in self._codes):
+                return True, None
+            if found is None and code.co_filename not in files and not is_own_frame(frame):
+                found = frame
+            frame = frame.f_back
+        return frame is None, caller_of(frame) if found is None else found
 
     def end(self) -> None:
         """The work is done: its frame is let go of."""

@@ -49,6 +49,10 @@ class Scope:
         self.reads.setdefault(cell, value)
         return value
 
+    def read_each(self, cells: Sequence[Cell[Any]]) -> list[Any]:
+        """What `read` gives for each of these, which one line asks for."""
+        return list(map(self.read, cells))
+
     def before(self, cell: Cell[Any]) -> Any:
         """The raw value of a cell without the writes of this scope."""
         return cell._value if self.parent is None else self.parent.read(cell)

@@ -204,7 +204,7 @@ class Compiled(Generic[P, R]):
             now = epoch()
             before = kept.entries[0].why_not(leaves) if kept.entries else None
             recording = recorded_run(self.function, args, kwargs, leaves)
-            entry, repeats = recording.entry()
+            entry, repeats = recording.entry(kept.entries)
             below = recording.fusion.inner
             if not repeats:
                 several = bool(entry.graph.places)

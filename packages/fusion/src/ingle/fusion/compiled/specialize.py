@@ -104,8 +104,12 @@ class RecordedRun:
         self._promises[place] = promise, promise._handle
         return promise
 
-    def entry(self) -> tuple[Specialization, bool]:
-        """What was recorded, and whether it can be run again."""
+    def entry(self, known: Sequence[Specialization] = ()) -> tuple[Specialization, bool]:
+        """What was recorded, and whether it can be run again.
+
+        Args:
+            known: former recordings; one that is the same lends its graph.
+        """
         tracer, scope, tape = self.tracer, self.scope, self.tracer.tape
         outputs: list[int] = []
         results: list[Any] = []
@@ -140,11 +144,8 @@ class RecordedRun:
             tuple([(n, Same(b)) for n, b in tracer.places.items()]),
         )  # fmt: skip
         self._expire()
-        graph = read_log(tracer.written, outputs)
-        graph.donors = _donors(graph, sources, writes)
-        graph.places = dict(tracer.places)
-        entries = zip(tracer.written, tracer.lines, strict=True)
-        graph.lines = [line for entry, line in entries if isinstance(entry[0], Op)]
+        same = next((e for e in known if e.signature == signature), None)
+        graph = self._graph(outputs, sources, writes) if same is None else same.graph
         entry = Specialization(
             signature=signature, lines=list(tracer.lines), graph=graph,
             host=tape.program([*scalars, *results]), tape=tape.ended(), spelled=list(texts),
@@ -167,6 +168,18 @@ class RecordedRun:
             ),
         )  # fmt: skip
         return entry, repeats
+
+    def _graph(
+        self, outputs: Sequence[int], sources: Sequence[Any],
+        writes: Sequence[tuple[Cell[Any], Result]],
+    ) -> Graph:  # fmt: skip
+        tracer = self.tracer
+        graph = read_log(tracer.written, outputs)
+        graph.donors = _donors(graph, sources, writes)
+        graph.places = dict(tracer.places)
+        entries = zip(tracer.written, tracer.lines, strict=True)
+        graph.lines = [line for entry, line in entries if isinstance(entry[0], Op)]
+        return graph
 
     def _result(self, leaf: Any, outputs: list[int], results: list[Any]) -> Result:
         if isinstance(leaf, Tensor):

@@ -294,6 +294,10 @@ class Log:
         """Whether the operation at hand is none of the function that is being recorded."""
         return False
 
+    def records_next(self) -> bool:
+        """Whether the operation at hand, which `record` is called for at once, is recorded here."""
+        return not self.interrupted()
+
     def shorten(self) -> None:
         """Is called where the log has more entries than `most`."""
 

@@ -6,6 +6,7 @@ import hashlib
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextvars import copy_context
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from ingle.tensor import Tensor
 from ingle.tensor.asking import asking
 from ingle.tensor.blocks import block, holding
+from ingle.tensor.callers import caller
 from ingle.tensor.cell import Cell
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar
 from ingle.tensor.followed import is_followed, is_number, plain
@@ -56,16 +58,22 @@ class Tracer(Log):
         self.places: dict[int, Backend] = {}
         self._scalars: dict[Any, int] = {}
         self.outside: Outside | None = None
+        self._asked: Line | None = None
+        self._last = Line(None, 0)
 
     def record(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[LazyHandle, ...]:
-        if op.operation.traits.dynamic_shape:
-            raise CompileError(
-                f"{user_line()}: {op.operation.name} has a result whose shape depends on values, "
-                "and there are none yet inside a compiled function. Use it.where with a mask, give "
-                "a size if the function takes one, or leave this part out of compile"
-            )
-        handles = super().record(op, inputs)
-        self._locate()
+        try:
+            if op.operation.traits.dynamic_shape:
+                raise CompileError(
+                    f"{user_line()}: {op.operation.name} has a result whose shape depends on "
+                    "values, and there are none yet inside a compiled function. Use it.where with "
+                    "a mask, give a size if the function takes one, or leave this part out of "
+                    "compile"
+                )
+            handles = super().record(op, inputs)
+            self._locate()
+        finally:
+            self._asked = None
         return handles
 
     def promise(self, tensor: Tensor, source: object) -> Tensor:
@@ -188,6 +196,15 @@ class Tracer(Log):
     def interrupted(self) -> bool:
         return self.outside is not None and self.outside.speaks()
 
+    def records_next(self) -> bool:
+        if self.outside is None:
+            return True
+        between, frame = self.outside.asker()
+        if between:
+            return False
+        self._asked = self._line_of(frame)
+        return True
+
     def finish(self, wanted: LazyHandle) -> None:
         raise CompileError(
             f"{user_line()}: {asking()}the value of a tensor (shape {wanted.shape}, "
@@ -199,7 +216,25 @@ class Tracer(Log):
     def _locate(self) -> None:
         missing = len(self.written) - len(self.lines)
         if missing:
-            self.lines += [user_line()] * missing
+            asked = self._asked
+            self.lines += (self._line_of(caller()) if asked is None else asked,) * missing
+
+    def _line_of(self, frame: FrameType | None) -> Line:
+        """The line at which a frame is: the same object as the last one if it is that."""
+        code, number = (None, 0) if frame is None else (frame.f_code, frame.f_lineno)
+        last = self._last
+        if last.code is not code or last.number != number:
+            last = self._last = Line(code, number)
+        return last
+
+    @block
+    def at_one_line(self) -> Generator[None, Any, None]:
+        """What is promised inside is asked for by one line."""
+        self._asked = self._line_of(caller())
+        try:
+            yield
+        finally:
+            self._asked = None
 
 
 class TracingScope(Scope):
@@ -228,6 +263,10 @@ class TracingScope(Scope):
         if cell not in self._shown:
             self._shown[cell] = self._show(cell)
         return self._shown[cell]
+
+    def read_each(self, cells: Sequence[Cell[Any]]) -> list[Any]:
+        with self.tracer.at_one_line():
+            return super().read_each(cells)
 
     def provide(self, cell: Cell[Any], make: Callable[[], Any]) -> bool:
         """Gives a cell a value as if it had had it before; False if it cannot be so.
