@@ -9,15 +9,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from ingle.fusion.device import (
+    Chunk,
     Fusion,
     Graph,
     GraphPlans,
     Legality,
     forget_at_registrations,
+    has_pieces,
+    loop_by_pieces,
 )
+from ingle.fusion.device.kernels import HALVES
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.late_imports import late
@@ -25,6 +30,7 @@ from ingle.tensor.operation import Op, infer
 from ingle_numpy.kernels.movement import slice_of
 
 from .any_size import OperationCalls, form_of
+from .looped_operation import LoopedOperation
 from .numpy_call import ArithmeticCall, MovementCall
 from .planned_operation import PlannedOperation
 from .view_call import ViewCall
@@ -47,6 +53,8 @@ MOST_DRAWN = 1 << 20
 would take longer."""
 LASTING = 16
 """So many shapes of any operation have plans that are made to come again."""
+MOST_CHUNKS = 64
+"""Plans of some steps of a loop that are kept."""
 MOST = 2048
 """Operations on certain shapes whose plans are kept: some ten kilobytes each."""
 
@@ -74,6 +82,7 @@ class SingleOperations:
         self._forms: dict[Any, tuple[int, tuple[int, ...] | None]] = {}
         self._kernels: dict[Any, AnyShapeCall | None] = {}
         self._sized: dict[Any, OperationCalls] = {}
+        self._chunks: dict[Any, Chunk] = {}
         self._drawn_shapes: dict[Any, int] = {}
         forget_at_registrations(self)
 
@@ -84,6 +93,7 @@ class SingleOperations:
         self._kernels.clear()
         self._forms.clear()
         self._sized.clear()
+        self._chunks.clear()
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
@@ -153,6 +163,8 @@ class SingleOperations:
             return self._by_numpy(op, inputs)
         if traits.dynamic_shape or any(0 in a.shape for a in avals):
             return self._native
+        if has_pieces(op) and not any(a.dtype.name in HALVES for a in avals):
+            return self._by_turns(op, avals, inputs)
         known = self._legality.answer(op, avals).way != "other"
         if not known and operation.body is None:
             return self._of_rows if traits.family == "matmul" else self._in_order
@@ -160,6 +172,13 @@ class SingleOperations:
         if traits.kind == "elementwise" and same == 1:
             return self._for_all_shapes(op, avals, inputs)
         return self._for_all_sizes(op, avals, inputs)
+
+    def _by_turns(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
+        """How a loop runs that a plan would write out step by step."""
+        while len(self._chunks) > MOST_CHUNKS:
+            del self._chunks[next(iter(self._chunks))]
+        plan = loop_by_pieces(self._device, self._fusion, op, avals, self._chunks)
+        return LoopedOperation(plan, partial(self._for_all_sizes, op, avals, inputs))
 
     def _for_all_shapes(
         self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]

@@ -49,6 +49,10 @@ from ..runtime.input_layouts import Layout as Layout
 from ..runtime.input_layouts import as_in_memory as as_in_memory
 from ..runtime.input_layouts import laid_out as laid_out
 from ..runtime.input_layouts import layout_of as layout_of
+from ..runtime.loops import Chunk as Chunk
+from ..runtime.loops import LoopPlan as LoopPlan
+from ..runtime.loops import has_pieces as has_pieces
+from ..runtime.loops import loop_by_pieces as loop_by_pieces
 from ..runtime.offers import Offer as Offer
 from ..runtime.offers import taker as taker
 from ..runtime.pending_checks import PendingChecks as PendingChecks

@@ -65,6 +65,41 @@ def loop_plan(
     return LoopPlan(device, loop, tensors, chunks)
 
 
+def loop_by_pieces(
+    device: KernelDevice, fusion: Fusion, op: Op, inputs: Sequence[Aval], known: dict[Any, Chunk]
+) -> LoopPlan:  # fmt: skip
+    """The plan of a loop that consists of plans of some steps and of one step, which serve loops of
+    any length.
+
+    Args:
+        device: which runs it.
+        fusion: the decorator over it.
+        op: the operation, with at least one step.
+        inputs: its inputs.
+        known: plans of earlier loops; those that are made here are added.
+    """
+    assert op.operation.loop is not None
+    loop = op.operation.loop(op)
+    some = max(1, UNROLLED // max(1, loop.size))
+    turns, rest = divmod(loop.length, some)
+    chunks = []
+    for steps, often in ((some, turns), (1, rest)):
+        if often:
+            key = loop.of_length(steps), *_sliced(loop, inputs, steps)
+            if key not in known:
+                known[key] = _planned_chunk(device, fusion, loop, inputs, steps, None)
+            chunks.append((known[key], often))
+    return LoopPlan(device, loop, range(len(inputs)), chunks)
+
+
+def has_pieces(op: Op) -> bool:
+    """Whether an operation is a loop of more steps than such a plan of some."""
+    if op.operation.loop is None:
+        return False
+    loop = op.operation.loop(op)
+    return loop.length * loop.size > UNROLLED
+
+
 class LoopPlan:
     """Runs an operation that is a loop; made by `loop_plan`.
 
@@ -77,7 +112,7 @@ class LoopPlan:
 
     def __init__(
         self, device: KernelDevice, loop: Loop, tensors: Sequence[int],
-        chunks: Sequence[tuple[_Chunk, int]],
+        chunks: Sequence[tuple[Chunk, int]],
     ) -> None:  # fmt: skip
         self._device = device
         self._loop = loop
@@ -122,7 +157,7 @@ class _Rows:
         return first, away
 
 
-class _Chunk(NamedTuple):
+class Chunk(NamedTuple):
     """Some steps of a loop as a plan.
 
     Attributes:
@@ -143,7 +178,7 @@ class _Chunk(NamedTuple):
 def _planned_chunk(
     device: KernelDevice, fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int,
     line: Line | None,
-) -> _Chunk:  # fmt: skip
+) -> Chunk:  # fmt: skip
     """The plan of some steps."""
     graph = _graph(fusion, loop, inputs, steps)
     graph.lines = () if line is None else [line] * len(graph.nodes)
@@ -158,19 +193,15 @@ def _planned_chunk(
         given = [graph.values[n].aval for n in graph.inputs]
         layout = address_layout(linear, places, loop, given, outputs)
         addressed = AddressedPlan(linear, scalars, places, layout)
-    return _Chunk(steps, outputs, plan, scalars, addressed)
+    return Chunk(steps, outputs, plan, scalars, addressed)
 
 
 def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: int) -> Graph:
     """The operations of some steps."""
     tracer = Tracer(fusion)
-    given: list[Handle | Scalar] = []
-    for place, x in enumerate(inputs):
-        if isinstance(x, Scalar):
-            given.append(x)
-            continue
-        sliced = loop.carries <= place < loop.carries + loop.sequences
-        given.append(tracer.input(Aval((steps, *x.shape[1:]), x.dtype) if sliced else x))
+    given: list[Handle | Scalar] = [
+        x if isinstance(x, Scalar) else tracer.input(x) for x in _sliced(loop, inputs, steps)
+    ]
     with tracer.active(), staged_on(fusion):
         results = execute_body(loop.of_length(steps), given, fusion.device)
     graph = read_log(tracer.written, [h.number for h in results])  # type: ignore[attr-defined]
@@ -179,8 +210,20 @@ def _graph(fusion: Fusion, loop: Loop, inputs: Sequence[Aval | Scalar], steps: i
     return graph
 
 
+def _sliced(
+    loop: Loop, inputs: Sequence[Aval | Scalar], steps: int
+) -> list[Aval | Scalar]:  # fmt: skip
+    """The inputs of some steps."""
+    found = list(inputs)
+    for place in range(loop.carries, loop.carries + loop.sequences):
+        x = found[place]
+        if not isinstance(x, Scalar):
+            found[place] = Aval((steps, *x.shape[1:]), x.dtype)
+    return found
+
+
 def _run_by_address(
-    device: KernelDevice, loop: Loop, chunks: Sequence[tuple[_Chunk, int]],
+    device: KernelDevice, loop: Loop, chunks: Sequence[tuple[Chunk, int]],
     given: Sequence[Ordered], rows: _Rows,
 ) -> list[Handle]:  # fmt: skip
     """Runs chunks whose plans are kernels alone."""
@@ -199,7 +242,7 @@ def _run_by_address(
     ]
 
 
-def _stacked_avals(chunk: _Chunk, loop: Loop) -> list[Aval]:
+def _stacked_avals(chunk: Chunk, loop: Loop) -> list[Aval]:
     """What the loop stacks: as many rows as it has steps."""
     avals = chunk.outputs[loop.carries :]
     return [Aval((loop.length, *a.shape[1:]), a.dtype) for a in avals]
@@ -214,7 +257,7 @@ def _shown(device: KernelDevice, handle: Ordered, offset: int, aval: Aval) -> Ha
 
 
 def _run_by_handle(
-    device: KernelDevice, loop: Loop, chunks: Sequence[tuple[_Chunk, int]],
+    device: KernelDevice, loop: Loop, chunks: Sequence[tuple[Chunk, int]],
     given: Sequence[Ordered], rows: _Rows,
 ) -> list[Handle]:  # fmt: skip
     """Runs chunks with operations of the backend's own in between."""
