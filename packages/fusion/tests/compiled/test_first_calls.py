@@ -11,6 +11,7 @@ import ingle.tensor as it
 from ingle import nn, optim
 from ingle.fusion import CompileError, compile
 from ingle.fusion.compiled import specialize
+from ingle.fusion.compiled.fast_call_many import MANY, ManyCells
 from ingle.tensor.cell import raw_values
 from ingle.tensor.plugins import discover
 from ingle.tensor.providing import provide
@@ -211,3 +212,57 @@ def test_each_entry_has_the_line_that_asked_for_it():
     names = [node.op.operation.name for node in entry.graph.nodes]
     found = {n: line.number - begin for n, line in zip(names, entry.graph.lines, strict=True)}
     assert (found["exp"], found["softmax"], found["subtract"]) == (4, 4, 7)
+
+
+@pytest.mark.parametrize("count", [3, MANY + 6])
+def test_many_cells_that_hold_what_stays_are_compared_at_each_call(count):
+    words = [it.Cell(f"word {n}") for n in range(count)]
+    sums = [it.Cell(it.zeros(2)) for _ in range(count)]
+
+    @compile
+    def f(x):
+        for word, total in zip(words, sums, strict=True):
+            total.value = total.value + len(word.value) * x
+        return x
+
+    expected = np.zeros(count)
+    for step in range(8):
+        if step == 4:
+            words[-1].value = "another one"  # of the same objects no more
+        if step == 6:
+            words[1].value = "".join(["wor", "d 1"])  # another object, the same word
+        f(it.ones(2))
+        expected += [len(word.value) for word in words]
+    assert [total.value.tolist() for total in sums] == [[n, n] for n in expected]
+    assert f.recordings == 4
+
+
+def test_what_follows_from_many_cells_is_found_in_one_pass():
+    """Twice the cells take twice the calls and comparisons."""
+
+    def work(count):
+        sums = [it.Cell(it.zeros(2)) for _ in range(count)]
+
+        @compile
+        def f(x):
+            for total in sums:
+                total.value = total.value + x
+            return x
+
+        f(it.ones(2))
+        f(it.ones(2))
+        compared = []
+
+        class Number(int):
+            def __eq__(self, other):
+                compared.append(1)
+                return int(self) == int(other)
+
+            __hash__ = int.__hash__
+
+        entry = entry_of(f)
+        places = {n: Number(n + 1) for n in range(count)}
+        ManyCells(entry, places, object(), object())
+        return len(compared)
+
+    assert work(2 * MANY) <= 3 * max(work(MANY), MANY)

@@ -29,7 +29,7 @@ from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.run_ahead import setting
 from .arguments import leaf_key
 from .attribute_reads import Place
-from .fast_call_many import ManyCells, is_many
+from .fast_call_many import MANY, ManyCells, holding, is_many
 from .snapshots import Same, Snapshot
 from .specialization import Result, Specialization
 
@@ -191,6 +191,10 @@ class _CallWriter:
     def _fixed(self, fixed: Sequence[tuple[Cell[Any], Snapshot]]) -> None:
         """What cells hold besides tensors and numbers; an optimizer has a dict for each moment."""
         shown, ids, held = [], [], []
+        things = [(c, v) for c, v in fixed if v.ids is None and v.thing is not None]
+        if len(things) >= MANY:  # so many lines would take long to compile
+            fixed = [(c, v) for c, v in fixed if v.ids is not None or v.thing is None]
+            self._require(f"{self._name(holding(things))}()")
         for cell, value in fixed:
             name = f"{self._name(cell)}._value"
             if value.ids is not None:

@@ -8,7 +8,7 @@ twenty steps of the training that it is for.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import repeat
 from operator import attrgetter, is_
@@ -28,6 +28,7 @@ from ..support.picked import picked
 from ..support.refcounts import PASSED_ITEM, may_overwrite, may_overwrite_all
 from ..support.run_ahead import setting
 from .attribute_reads import Place
+from .snapshots import Snapshot
 from .specialization import Result, Specialization
 
 MANY = 64
@@ -43,6 +44,20 @@ def is_many(entry: Specialization) -> bool:
 # Without Python code between one handle and the next, where Ctrl-C might come.
 _set_pending_in: Any = vars(LazyHandle)["pending_in"].__set__
 _handle_of = attrgetter("_value._handle")
+_value_of = attrgetter("_value")
+
+
+def holding(fixed: Sequence[tuple[Cell[Any], Snapshot]]) -> Callable[[], bool]:
+    """What says whether cells hold the immutable things that they held."""
+    cells, things = [cell for cell, _ in fixed], [value.thing for _, value in fixed]
+
+    def hold() -> bool:
+        held = [*map(_value_of, cells)]
+        return all(map(is_, held, things)) or all(
+            value.holds(x) for (_, value), x in zip(fixed, held, strict=True)
+        )
+
+    return hold
 
 
 class ManyCells:
@@ -70,12 +85,14 @@ class ManyCells:
         self._dtypes = [dtype for _, dtype in shown]
         self._backends = [entry.backends[s] for s in entry.sources if isinstance(s, Cell)]
         self._known: list[ref[LazyHandle]] = []
-        places = [n for n, cell in enumerate(self._cells) if cell is not None]
+        held = [n for n, cell in enumerate(self._cells) if cell is not None]
+        places = {n: place for place, n in enumerate(held)}
         self._donatable = sorted(donatable.values())
-        self._donated = [places.index(n) for n in self._donatable]
+        self._donated = [places[n] for n in self._donatable]
         self._owners = [self._cells[n] for n in self._donatable]
         self._none = (False,) * len(entry.sources)
-        self._all = tuple([n in self._donatable for n in range(len(entry.sources))])
+        overwritten_ones = frozenset(self._donatable)
+        self._all = tuple([n in overwritten_ones for n in range(len(entry.sources))])
         self._stepped = entry.stepped()
         self._writes = [
             (c, r.kind, r.data, _own_place(c, r, donatable, self._cells)) for c, r in entry.writes

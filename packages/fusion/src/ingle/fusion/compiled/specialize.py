@@ -108,7 +108,7 @@ class RecordedRun:
         """What was recorded, and whether it can be run again.
 
         Args:
-            known: former recordings; one that is the same lends its graph.
+            known: former recordings, of which the same one lends its graph.
         """
         tracer, scope, tape = self.tracer, self.scope, self.tracer.tape
         outputs: list[int] = []
@@ -130,7 +130,8 @@ class RecordedRun:
         kinds = [type(x) for x in (*[self._leaves[i] for i in self._numbers], *scope.shown())]
         if len(numbers) != tape.count:
             raise CompileError("a number was taken from another recording")
-        fixed = [(c, Snapshot(v)) for c, v in scope.fixed.items()]
+        former = dict(known[0].fixed) if known else {}
+        fixed = [(c, _snapshot(v, former.get(c))) for c, v in scope.fixed.items()]
         signature = (
             tuple(map(_entry_key, tracer.written)), tuple(outputs), tape.text, texts,
             tuple([tracer.contents.get(id(s), _place(s)) for s in sources]),
@@ -251,6 +252,11 @@ def _donors(
 def _moved(results: Sequence[Result], by: int) -> list[Result]:
     """Numbers that are returned lie behind the plan's scalars among what the host computes."""
     return [Result("number", r.data + by) if r.kind == "number" else r for r in results]
+
+
+def _snapshot(x: Any, former: Snapshot | None) -> Snapshot:
+    """A snapshot of a thing, or the former one if the thing is immutable and still the same."""
+    return former if former is not None and former.thing is x is not None else Snapshot(x)
 
 
 def _entry_key(entry: Any) -> Hashable:
