@@ -51,6 +51,7 @@ class Enqueued:
 
     prepacks: tuple[int, ...] = ()
     renewed = False
+    profiles_whole = False
     long = False
 
     def __init__(

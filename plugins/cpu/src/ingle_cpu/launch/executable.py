@@ -81,6 +81,7 @@ class CpuExecutable:
 
     renewed = False
     outdated = False
+    profiles_whole = True
 
     def __init__(
         self, launches: Callable[[], Sequence[Launch]], buffers: int, scalars: Sequence[str],
@@ -182,7 +183,6 @@ class CpuExecutable:
         table = tables.taken()
         scratch = lent_memory(tables.scratch)
         self._fill(tables, table, addresses, panels, scalars, scratch.address)
-        self._run(table)
         table.measure()
         for _ in range(runs):
             self._run(table)

@@ -77,6 +77,7 @@ class Executable:
 
     prepacks: tuple[int, ...] = ()
     renewed = False
+    profiles_whole = False
     long = False
     gates = True
     """Its launch waits for checks itself, when all else is done."""

@@ -71,6 +71,9 @@ class NativeExecutable(Protocol):
     prepacks: tuple[int, ...]
     """Buffers that it may keep a copy of for later runs, in an order of its own."""
 
+    profiles_whole: bool
+    """Whether `profile` runs all kernels before it runs one again: they leave what a run leaves."""
+
     def __call__(
         self,
         addresses: Sequence[int],

@@ -54,6 +54,7 @@ class Launches:
     long = False
     prepacks: tuple[int, ...] = ()
     renewed = False
+    profiles_whole = False
 
     def __init__(
         self, backend: KernelBackend, steps: Sequence[_Step], scalars: Sequence[str]
