@@ -6,18 +6,41 @@ at equal distances through all matrices. It has fewer tiles that are not full, a
 
 from __future__ import annotations
 
-from ingle.fusion.device.kernels import ContractionCall
+from ingle.fusion.device import has_sizes
+from ingle.fusion.device.kernels import ContractionCall, Windows
 
 from .blocking import sums_alike
 from .problem import Problem
 
 
 def problem_of(call: ContractionCall) -> Problem:
-    """What a call of a product computes, without its epilogue."""
+    """What a call computes, without its epilogue; images that lie as matrices are such."""
+    windows, b = call.windows, call.b.strides
+    if windows is not None and _is_matrix(call, windows):
+        b, windows = (*b[:-2], windows.channel, 1), None
     return Problem(
-        call.dtype, call.b_dtype, call.batch, *call.sizes, call.a.strides, call.b.strides,
-        call.windows,
+        call.dtype, call.b_dtype, call.batch, *call.sizes, call.a.strides, b, windows
     )  # fmt: skip
+
+
+def _is_matrix(call: ContractionCall, windows: Windows) -> bool:
+    """Whether windows are single elements, all of an image, which lie one after the other.
+
+    Numbers of other dtypes would be summed in another order than those of several images, which are
+    windows of one image more.
+    """
+    if windows.over_places or windows.turns != 1 or call.b_dtype not in ("float32", "float64"):
+        return False
+    if has_sizes((call.sizes, windows)) or windows.image != windows.places:
+        return False
+    ones, apart = (1,) * len(windows.kernel), 1
+    if windows.kernel != ones or windows.steps != ones or any(windows.start):
+        return False
+    for size, stride in zip(reversed(windows.image), reversed(windows.strides), strict=True):
+        if size > 1 and stride != apart:
+            return False
+        apart *= size
+    return 1 < apart <= windows.channel
 
 
 def with_rows_joined(call: ContractionCall) -> ContractionCall:
