@@ -294,7 +294,7 @@ class HostKernel:
     """A kernel, compiled for the processor.
 
     Attributes:
-        function: itself, as what the driver is given.
+        function, address: itself, as what the driver is given.
     """
 
     def __init__(
@@ -306,7 +306,7 @@ class HostKernel:
         self.waits = waits
         self.after_others = after_others
         self.cluster = cluster
-        self.function = self
+        self.function = self.address = self
 
 
 class Node:
@@ -374,8 +374,8 @@ class Stream:
                 self._waiting.pop(0)()
 
     @property
-    def is_idle(self) -> bool:
-        """Whether everything is done."""
+    def done(self) -> bool:
+        """Whether everything is."""
         return not self._waiting
 
     def wait_event(self, event: Event) -> None:
@@ -492,7 +492,8 @@ class HostGpu(HostCublasLt):
         )  # fmt: skip
         self.cupy = HostCupy(
             self.synchronize, runtime=runtime, Stream=lambda non_blocking: Stream(self),
-            Event=Event, alloc_pinned_memory=Pinned,
+            Event=Event, alloc_pinned_memory=self._pinned,
+            driver=SimpleNamespace(launchKernel=self._launch),
         )  # fmt: skip
 
     # The runtime -------------------------------------------------------------------------------
@@ -515,6 +516,11 @@ class HostGpu(HostCublasLt):
         ctypes.memset(place, _NOTHING, size)
         self._held[place] = size
         return place
+
+    def _pinned(self, nbytes: int) -> Pinned:
+        if self.capturing:
+            raise FaultError("cudaErrorStreamCaptureUnsupported: pinned memory during a capture")
+        return Pinned(nbytes)
 
     def synchronize(self) -> None:
         for stream in self.streams.values():
@@ -559,18 +565,23 @@ class HostGpu(HostCublasLt):
         assert kernel.after_others
         assert (attribute.number, attribute.value[0]) == (6, 1)
         self.counts["dependent"] += 1
-        return self.cuLaunchKernel(
-            kernel, *launch.grid, *launch.block, launch.shared, ctypes.c_void_p(launch.stream),
-            params, extra,
-        )  # fmt: skip
-
-    def cuLaunchKernel(  # noqa: N802
-        self, kernel: HostKernel, blocks: int, _y: int, _z: int, threads: int, _ty: int, _tz: int,
-        _shared: int, stream: ctypes.c_void_p, params: Any, _extra: Any,
-    ) -> int:  # fmt: skip
+        address = ctypes.addressof(params)
         if "cuLaunchKernel" in self.fails:
             return int(self.fails["cuLaunchKernel"])
+        self._launch(kernel, *launch.grid, *launch.block, launch.shared, launch.stream, address, 0)
+        return 0
+
+    def _launch(
+        self, kernel: HostKernel, blocks: int, _y: int, _z: int, threads: int, _ty: int, _tz: int,
+        _shared: int, stream: int, address: int, _extra: int,
+    ) -> None:  # fmt: skip
+        """As CuPy does it."""
+        if "cuLaunchKernel" in self.fails:
+            name = ctypes.c_char_p()
+            self.cuGetErrorName(self.fails["cuLaunchKernel"], ctypes.byref(name))
+            raise FaultError((name.value or b"").decode())
         self.counts["launched"] += not self.capturing
+        params = (ctypes.c_void_p * len(kernel.sizes)).from_address(address)
         kept = [
             ctypes.create_string_buffer(ctypes.string_at(params[n], size), size)
             for n, size in enumerate(kernel.sizes)
@@ -583,9 +594,7 @@ class HostGpu(HostCublasLt):
             stuck = self._threads.run_kernel(kernel.call, given, blocks, threads, waits, cluster)
             assert not stuck, "threads wait for others at different barriers"
 
-        assert stream.value is not None
-        self.streams[stream.value].put(work)
-        return 0
+        self.streams[stream].put(work)
 
     def compiled(self, source: str, name: str) -> HostKernel:
         """A kernel of a source in CUDA C++."""

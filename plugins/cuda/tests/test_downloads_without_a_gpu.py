@@ -23,7 +23,7 @@ def gpu(folder: Path, monkeypatch: pytest.MonkeyPatch) -> HostGpu:
 
 
 def is_idle(gpu: HostGpu) -> bool:
-    return all(stream.is_idle for stream in gpu.streams.values())
+    return all(stream.done for stream in gpu.streams.values())
 
 
 def test_a_copy_that_was_begun_does_not_wait_for_what_came_after(gpu: HostGpu) -> None:

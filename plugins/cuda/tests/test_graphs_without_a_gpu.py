@@ -33,7 +33,7 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Any:
     held: dict[int, np.ndarray] = {}
 
     class Stream:
-        ptr = 1
+        ptr, done = 1, True
 
         def __init__(self, non_blocking: bool) -> None:
             self.before = 0
@@ -76,7 +76,11 @@ def counts(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     cupy = SimpleNamespace(
         cuda=SimpleNamespace(
-            runtime=runtime, Stream=Stream, Event=Event, alloc_pinned_memory=Pinned
+            runtime=runtime,
+            Stream=Stream,
+            Event=Event,
+            alloc_pinned_memory=Pinned,
+            driver=SimpleNamespace(launchKernel=None),
         )
     )
     driver = SimpleNamespace(cuCtxGetCurrent=lambda context: 0)

@@ -76,7 +76,8 @@ def test_functions_compile(compiled: Any, name: str) -> None:
 def test_kernels_by_hand_compile(compiled: Any) -> None:
     windows = [sources.windows_source(2, rank, over) for rank in (1, 3) for over in (True, False)]
     for source in (
-        sources.numbers_source(), *[sources.copy_source(n) for n in (1, 2, 4, 8)], *windows,
+        sources.numbers_source(), sources.taken_source(),
+        *[sources.copy_source(n) for n in (1, 2, 4, 8)], *windows,
     ):  # fmt: skip
         assert compiled(source)
 

@@ -52,14 +52,23 @@ def lengths(calls: list[Any], flags: list[int], *, waits: bool = False, taken: b
 @pytest.mark.parametrize(
     ("kernels", "products", "expected"),
     [
-        (0, 0, [1, 2]), (8, 0, [1, 10]), (9, 0, [1, 9, 2]), (2, 2, [1, 6]), (0, 3, [1, 3, 2]),
+        (0, 0, [1, 25]), (8, 0, [1, 33]), (9, 0, [1, 9, 25]), (2, 2, [1, 29]), (0, 3, [1, 3, 25]),
     ],
 )  # fmt: skip
 def test_few_kernels_behind_the_checks_go_with_the_last(
     kernels: int, products: int, expected: list[int]
 ) -> None:
     between = [Nest(n) for n in range(kernels)] + [Product(n) for n in range(products)]
-    assert lengths([Nest(FLAG), *between, Nest(STATE), Nest(50)], [FLAG]) == expected
+    behind = [Nest(50) for _ in range(24)]
+    assert lengths([Nest(FLAG), *between, Nest(STATE), *behind], [FLAG]) == expected
+
+
+@pytest.mark.parametrize(("products", "expected"), [(22, [1, 24]), (23, [1, 23, 2])])
+def test_a_small_step_is_launched_whole_behind_its_checks(
+    products: int, expected: list[int]
+) -> None:
+    calls = [Nest(FLAG), *[Product(n) for n in range(products)], Nest(STATE), Nest(50)]
+    assert lengths(calls, [FLAG]) == expected
 
 
 def test_plans_without_checks_are_cut_before_they_write_over_state() -> None:

@@ -61,6 +61,7 @@ from .driver.memory import DeviceSource, speak_to
 from .driver.rates import gpu_rates
 from .driver.staging import TO_DEVICE, Arrival, Staging
 from .graphs.dependent_launches import can_overlap, launch_dependent
+from .graphs.host_numbers import Place
 from .graphs.launches import Executable, executable
 from .graphs.library_steps import WORKSPACE_ALIGNMENT
 from .kernel_offers import KernelOffer, Launches
@@ -92,6 +93,7 @@ class CudaBackend(KernelBackend):
         tiles: whether small products in float32 are kernels of their own.
         products: the libraries that compute matrix products.
         branches: whether kernels of a graph run side by side where none waits for another.
+        given_up: memory of the host that graphs may still read though nobody launches them again.
     """
 
     name = "cuda"
@@ -123,6 +125,7 @@ class CudaBackend(KernelBackend):
         self._forks = forks.count
         self.cupy = cupy()
         self._runtime = self.cupy.cuda.runtime
+        self._launch_kernel = self.cupy.cuda.driver.launchKernel
         found = driver()
         assert found is not None
         self._driver = found
@@ -150,7 +153,9 @@ class CudaBackend(KernelBackend):
         self._arrays = ArrayLibrary(self)
         self._capture: Any = None
         self._beside: list[Any] = []
+        self._aside: Any = None
         self.products = ProductLibraries(self.allocate, self._tensor_float)
+        self.given_up: list[Place] = []
         self._scratch: Held | None = None
         self._scratch_bytes = 0
 
@@ -384,11 +389,11 @@ class CudaBackend(KernelBackend):
             self._launch(kernel, params, blocks, threads, stream)
 
     def _launch(self, kernel: Any, params: Any, blocks: int, threads: int, stream: Any) -> None:
-        if blocks:
-            checked(self._driver.cuLaunchKernel(
-                kernel.function, blocks, 1, 1, threads, 1, 1, 0, _pointer(stream),
-                params, None,
-            ))  # fmt: skip
+        if blocks:  # by way of CuPy, as ctypes takes longer to convert these than the driver takes
+            self._launch_kernel(
+                kernel.address, blocks, 1, 1, threads, 1, 1, 0, stream.ptr,
+                ctypes.addressof(params), 0,
+            )  # fmt: skip
 
     def adds_row(self, product: cublas.Product, row: int) -> bool:
         """Whether a library adds one row to each of a product, whose rows lie so far apart."""
@@ -404,9 +409,9 @@ class CudaBackend(KernelBackend):
         assert self._scratch is not None
         return self._scratch.address
 
-    def capturing(self, by_library: bool) -> Any:
+    def capturing(self, multiplies: bool) -> Any:
         """A stream for making graphs; the library of those with products is opened before."""
-        if by_library:
+        if multiplies:
             self.products.open()
         if self._capture is None:
             self._capture = self.cupy.cuda.Stream(non_blocking=True)
@@ -421,11 +426,17 @@ class CudaBackend(KernelBackend):
             self._beside.append(stream)
         return self._beside[:count]
 
+    def stream_aside(self) -> Any:
+        """One more, for no product; it has to be there before a capture begins, too."""
+        if self._aside is None:
+            self._aside = self.cupy.cuda.Stream(non_blocking=True)
+        return self._aside
+
     def forget_streams_beside(self) -> None:
         """Has new ones made, where a capture that failed may have left them in it."""
         for stream in self._beside:
             self.products.forget(stream)
-        self._beside = []
+        self._beside, self._aside = [], None
 
     def event(self) -> Any:
         """A place in a stream, for others to wait for."""
@@ -446,11 +457,6 @@ def _request(aval: Aval) -> tuple[int, Label]:
     """How many bytes a value has, one at least, and what statistics call them."""
     nbytes = math.prod(aval.shape) * aval.dtype.itemsize
     return max(nbytes, 1), Label("a value of", aval.shape, aval.dtype)
-
-
-@lru_cache(maxsize=64)
-def _pointer(stream: Any) -> ctypes.c_void_p:
-    return ctypes.c_void_p(stream.ptr)
 
 
 def _address(array: np.ndarray) -> int:

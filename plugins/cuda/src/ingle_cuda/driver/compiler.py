@@ -79,10 +79,11 @@ class Kernel:
 
     Attributes:
         function: the driver's handle.
+        address: the same as a number.
         after_others: whether it waits by itself for the kernels before it.
     """
 
-    __slots__ = ("after_others", "function")
+    __slots__ = ("address", "after_others", "function")
 
     def __init__(self, code: bytes, name: str, after_others: bool = False) -> None:
         cuda = driver()
@@ -90,5 +91,7 @@ class Kernel:
         module, function = ctypes.c_void_p(), ctypes.c_void_p()
         checked(cuda.cuModuleLoadData(ctypes.byref(module), code))
         checked(cuda.cuModuleGetFunction(ctypes.byref(function), module, name.encode()))
+        assert function.value is not None
         self.function = function
+        self.address = function.value
         self.after_others = after_others

@@ -31,18 +31,22 @@ class FlagMemory:
 
     Attributes:
         address: for the host and the GPU.
+        content: what lies there.
     """
 
-    __slots__ = ("_free", "_memory", "address")
+    __slots__ = ("_free", "_memory", "address", "content")
 
-    def __init__(self, address: int, free: list[int], memory: Any = None) -> None:
+    def __init__(
+        self, address: int, content: Any, free: list[tuple[int, Any]] | None, memory: Any = None
+    ) -> None:
         self.address = address
+        self.content = content
         self._free = free
         self._memory = memory
 
     def __del__(self) -> None:
-        if self._memory is None:
-            heappush(self._free, self.address)
+        if self._free is not None:
+            heappush(self._free, (self.address, self.content))
 
 
 class FlagReader:
@@ -58,7 +62,7 @@ class FlagReader:
         self._device = device
         self._enter = enter
         self._cuda = cuda
-        self._free: list[int] = []
+        self._free: list[tuple[int, Any]] = []
         self._pages: list[Any] = []
         self._events: deque[Any] = deque()
 
@@ -67,14 +71,18 @@ class FlagReader:
         the same again."""
         if nbytes > BYTES:
             memory = self._cuda.alloc_pinned_memory(nbytes)
-            return FlagMemory(memory.ptr, self._free, memory)
+            return FlagMemory(memory.ptr, _content(memory.ptr, nbytes), None, memory)
         while True:
-            with suppress(IndexError):  # all are lent
-                return FlagMemory(heappop(self._free), self._free)
-            page = self._cuda.alloc_pinned_memory(BYTES * _PLACES)
-            self._pages.append(page)
-            for n in range(_PLACES):
-                heappush(self._free, page.ptr + n * BYTES)
+            try:
+                return FlagMemory(*heappop(self._free), self._free)
+            except IndexError:  # all are lent
+                self._take_page()
+
+    def _take_page(self) -> None:
+        page = self._cuda.alloc_pinned_memory(BYTES * _PLACES)
+        self._pages.append(page)
+        for address in range(page.ptr, page.ptr + BYTES * _PLACES, BYTES):
+            heappush(self._free, (address, _content(address, BYTES)))
 
     def begin(self, handles: Sequence[Ordered], stream: Any) -> Callable[[], Sequence[bool]]:
         """Notes in a stream where flags are known, and returns what waits for that and says which
@@ -105,12 +113,14 @@ class FlagReader:
                 self._enter()
                 with told(self._device, "flags were read"):
                     done.synchronize()
-                found.append([
-                    any(ctypes.string_at(memory.address, nbytes)) for memory, nbytes in places
-                ])  # fmt: skip
+                found.append([any(memory.content[:nbytes]) for memory, nbytes in places])
                 places.clear()
                 with suppress(IndexError):  # another thread that waited has given it back
                     self._events.append(events.pop())
             return found[0]
 
         return wait
+
+
+def _content(address: int, nbytes: int) -> Any:
+    return (ctypes.c_uint8 * nbytes).from_address(address)

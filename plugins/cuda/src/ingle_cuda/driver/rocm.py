@@ -34,7 +34,6 @@ NAMES = {
     "cuCtxGetCurrent": "hipCtxGetCurrent",
     "cuModuleLoadData": "hipModuleLoadData",
     "cuModuleGetFunction": "hipModuleGetFunction",
-    "cuLaunchKernel": "hipModuleLaunchKernel",
     "cuLaunchKernelEx": "hipDrvLaunchKernelEx",
     "nvrtcVersion": "hiprtcVersion",
     "nvrtcCreateProgram": "hiprtcCreateProgram",

@@ -10,6 +10,7 @@ COPY = "ordered"
 NUMBERS = "numbers"
 PADDED = "padded"
 WINDOWS = "windows"
+TAKEN = "taken"
 NUMBERS_AT_ONCE = 480
 """Numbers that one launch writes: a thread each, in what a kernel's argument may hold."""
 
@@ -143,6 +144,29 @@ extern "C" __global__ void {NUMBERS}(const __grid_constant__ given_t given)
 {{
     if (threadIdx.x < given.count)
         given.to[threadIdx.x] = given.at[threadIdx.x];
+}}
+"""
+
+
+@cache
+def taken_source() -> str:
+    """A kernel of one block that copies numbers from memory of the host, where it counts that."""
+    return f"""{PREAMBLE}
+struct given_t {{
+    volatile int64_t *from;
+    int64_t *to;
+    int64_t count;
+}};
+extern "C" __global__ void {TAKEN}(const __grid_constant__ given_t given)
+{{
+    int64_t before = 0;
+    if (threadIdx.x == 0)
+        before = given.from[0];
+    for (int64_t n = threadIdx.x; n < given.count; n += blockDim.x)
+        given.to[n] = given.from[1 + n];
+    __syncthreads();
+    if (threadIdx.x == 0)
+        given.from[0] = before + 1;
 }}
 """
 

@@ -1,17 +1,17 @@
 """Kernels of a plan in the device's stream; from the second run on the same memory on, as one
 graph.
 
-What changes between two runs of a graph, the scalars, lies in memory of the device, where a kernel
-in front of the graph writes them if they are others than before.
+What changes between two runs of a graph, the scalars, lies in memory of the device, where its first
+kernel or one in front of it writes them.
 """
 
 from __future__ import annotations
 
 import time
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ingle.fusion.device import DonationState, Launch
 
@@ -62,6 +62,18 @@ def executable(
     )  # fmt: skip
 
 
+class _Captured(NamedTuple):
+    """A graph.
+
+    Attributes:
+        launch: puts it into a stream.
+        takes_numbers: whether it takes its scalars from the host's memory.
+    """
+
+    launch: Callable[[Any], None]
+    takes_numbers: bool
+
+
 class Executable:
     """The steps of a plan, at any addresses; made by `executable`.
 
@@ -98,11 +110,11 @@ class Executable:
         self._shifted = ShiftedInputs(uses)
         self._wandering = WanderingInputs(backend, uses)
         library = sum([isinstance(step, LibraryStep) for step in self._steps])
-        self._by_library = library > 0
+        self._multiplies = any(isinstance(step, ProductStep) for step in self._steps)
         self._is_long = len(self._steps) + library * _WORTH_A_GRAPH >= _WORTH_A_GRAPH
         self._overlaps = backend.overlaps and len(runs) >= _WORTH_OVERLAP
         self._told = told(backend.device, "a plan was run")
-        self._graphs: OrderedDict[tuple[int, ...], Any] = OrderedDict()
+        self._graphs: OrderedDict[tuple[int, ...], _Captured] = OrderedDict()
         self._seen: OrderedDict[tuple[int, ...], None] = OrderedDict()
 
     # Running -----------------------------------------------------------------------------------
@@ -127,18 +139,28 @@ class Executable:
                     self._put(step, buffers, numbers, backend.stream)
                 del held
                 return
-            self._numbers.write(scalars)
+            bits = None
+            if graph.takes_numbers:
+                bits = self._numbers.ready(scalars)
+            else:
+                self._numbers.write(scalars)
             self._wandering.copy(buffers)
             launch, stream = graph.launch, backend.stream
             if gate is not None:
                 gate()
-            if donation is not None:
-                # Python looks for signals after calls: none is handled before the next one's end.
-                donation.done = True
-            launch(stream)
+            try:
+                if bits is not None:  # behind the gate the graph's last run has taken its own
+                    self._numbers.hand_over(bits)
+                if donation is not None:
+                    # Python looks for signals after calls: none is handled before the next ends.
+                    donation.done = True
+                launch(stream)
+            except BaseException:
+                self._numbers.doubt()
+                raise
             del held
 
-    def _graph(self, buffers: tuple[int, ...], whole: bool) -> Any:
+    def _graph(self, buffers: tuple[int, ...], whole: bool) -> _Captured | None:
         """The graph for this memory, if it was seen before.
 
         Args:
@@ -160,10 +182,12 @@ class Executable:
                 self._seen.popitem(last=False)
             return None
         table = self._numbers.address
-        stream, branches = self._backend.capturing(self._by_library), self._branches(buffers)
+        # Of many launches the first ones wait for a kernel longer than the host takes to launch it.
+        takes = len(self._runs) < _WORTH_OVERLAP and self._numbers.is_taken(whole)
+        stream, branches = self._backend.capturing(self._multiplies), self._branches(buffers)
         try:
             stream.begin_capture(1)  # of this thread alone
-            self._capture(buffers, stream, branches, table)
+            self._capture(buffers, stream, branches, table, takes)
         except BaseException:
             # Without an end, this thread could neither capture nor allocate any more; what the
             # end itself says of an incomplete graph is nothing new.
@@ -171,7 +195,7 @@ class Executable:
                 stream.end_capture()
             self._backend.forget_streams_beside()
             raise
-        graph = stream.end_capture()
+        graph = _Captured(stream.end_capture().launch, takes)
         self._graphs[buffers] = graph
         if len(self._graphs) > _GRAPHS:
             self._graphs.popitem(last=False)
@@ -184,25 +208,53 @@ class Executable:
         found = self._footprints.branches(buffers, self._scratch)
         if found is not None:
             self._backend.streams_beside(max(branch.stream for branch in found))
+            self._backend.stream_aside()
         return found
 
+    def _taken_aside(self, stream: Any) -> Any:
+        """Has the graph that is captured take its numbers beside the first steps, which read none
+        of those that change; the event behind that."""
+        start, taken = self._backend.event(), self._backend.event()
+        aside = self._backend.stream_aside()
+        start.record(stream)
+        aside.wait_event(start)
+        self._numbers.take(aside)
+        taken.record(aside)
+        return taken
+
     def _capture(
-        self, buffers: tuple[int, ...], stream: Any, branches: Sequence[Branch] | None, at: int
-    ) -> None:
+        self, buffers: tuple[int, ...], stream: Any, branches: Sequence[Branch] | None, at: int,
+        takes: bool,
+    ) -> None:  # fmt: skip
         """Puts all steps into a stream that is captured, and into others beside it where several
-        may run at a time; scalars lie from `at` on."""
-        if branches is None:
-            overlap = [False] * len(self._runs)
-            if self._overlaps:
-                overlap = self._footprints.may_overlap(buffers)
-            for step, overlaps in zip(self._runs, overlap, strict=True):
-                at = self._put(step, buffers, None, stream, at, overlaps)
-            return
-        several = several_streams(self._backend, stream, branches)
+        may run at a time; scalars lie from `at` on.
+
+        Args:
+            takes: whether the graph takes these from the host's memory.
+        """
+        taken = None
+        if takes and branches is not None:
+            taken = self._taken_aside(stream)
+        elif takes:
+            self._numbers.take(stream)
+        overlap = [branches is None and self._overlaps] * len(self._runs)
+        if overlap[0]:
+            overlap = self._footprints.may_overlap(buffers)
+        several = None if branches is None else several_streams(self._backend, stream, branches)
+        waited: set[int] = set()
         for number, step in enumerate(self._runs):
-            at = self._put(step, buffers, None, several.before(number), at, overlaps=False)
-            several.after(number)
-        several.join()
+            into = stream if several is None else several.before(number)
+            waits = taken is not None and into.ptr not in waited and _reads_scalars(step)
+            if waits:
+                into.wait_event(taken)
+                waited.add(into.ptr)
+            at = self._put(step, buffers, None, into, at, overlap[number] and not waits)
+            if several is not None:
+                several.after(number)
+        if several is not None:
+            several.join()
+        if taken is not None:  # whether or not a step has waited for them
+            stream.wait_event(taken)
 
     def _put(
         self, step: AnyStep, buffers: Sequence[int], numbers: dict[int, int] | None,
@@ -275,6 +327,13 @@ class Executable:
             else s.source if isinstance(s.source, str) else self._backend.source(s.source)
             for s in self._steps
         ]  # fmt: skip
+
+
+def _reads_scalars(step: AnyStep) -> bool:
+    """Whether kernels read scalars of the plan, not only numbers that never change."""
+    if isinstance(step, JoinedStep):
+        return any(map(_reads_scalars, step.steps))
+    return isinstance(step, KernelStep) and any(number >= 0 for number in step.scalars)
 
 
 def _argument(

@@ -83,9 +83,9 @@ class FlagRead:
         wait = self._wait
         if wait is not None:
             try:
-                found = zip(wait(), self._texts, strict=True)
-                text = next((text for is_set, text in found if is_set), None)
-                if text is not None:
+                found = wait()
+                if any(found):
+                    text = self._texts[[*map(bool, found)].index(True)]
                     text = text if self._told is None else self._told(text)
                     self._failure = Failure(OutOfRangeError(text), self._asked)
             except Exception as error:
