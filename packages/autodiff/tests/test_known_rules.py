@@ -8,7 +8,8 @@ from ingle import nn, optim
 from ingle.autodiff import custom_gradient, engine, grad, known_rules, require_grad
 from ingle.fusion import compile, graph_of
 from ingle.tensor import Tensor
-from ingle.tensor.operation import OPERATIONS
+from ingle.tensor.dispatch import handle_of, run1
+from ingle.tensor.operation import OPERATIONS, Operation, Traits
 from ingle.tensor.pytree import flatten, unflatten
 from ingle.testkit.cases import cases, differentiable
 
@@ -173,6 +174,28 @@ def test_a_rule_of_ones_own_is_called_each_time():
     before = len(called)
     assert str(graph_of(slopes, it.ones(3))) == want
     assert len(called) == 2 * before
+
+
+def test_rules_of_operations_from_outside_are_asked_each_time():
+    slope = [2.0]
+    scaled = Operation(
+        "scaled_from_outside", tensors=("x",), rule=lambda x: x, traits=Traits("elementwise"),
+        body=lambda x: x * slope[0], vjp={"x": lambda g: g * slope[0]},
+    )  # fmt: skip
+    del OPERATIONS[scaled.name]
+
+    def slopes(x):
+        x = require_grad(x)
+        made = []
+        for n in range(2 * TIMES):
+            slope[0] = 2.0 + n
+            y = run1(scaled.op(), handle_of(x, scaled.name))
+            made.append(y.backward(it.ones(3))[x])
+        return tuple(made)
+
+    want = by_rules(slopes, it.ones(3))
+    assert str(graph_of(slopes, it.ones(3))) == want
+    assert not known()
 
 
 def test_plain_code_and_other_devices_ask_the_rules():

@@ -102,7 +102,8 @@ def _note(key: Any, node: Node, cotangents: Cotangents, base: Backend) -> None:
     if seen < SEEN:
         return
     try:
-        _known[key] = _found(node, cotangents, base)
+        # What rules of others come to may hang on anything.
+        _known[key] = _found(node, cotangents, base) if node.is_own() else None
     except Exception as error:  # what is wrong with the rule, it will say itself
         if is_from_outside(error):
             raise

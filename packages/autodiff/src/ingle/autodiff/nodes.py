@@ -55,6 +55,10 @@ class Node:
         """Equal for steps whose `pull` does the same with what they keep; None if unknown."""
         return () if type(self) is Node else None
 
+    def is_own(self) -> bool:
+        """Whether `pull` calls nothing but Ingle's code."""
+        return False
+
     def kept_values(self) -> Sequence[Handle | Scalar]:
         """What `pull` may use besides cotangents, if the step has an identity."""
         return ()

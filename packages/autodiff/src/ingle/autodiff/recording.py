@@ -9,6 +9,7 @@ import numpy as np
 
 from ingle.tensor import Tensor
 from ingle.tensor.call_steps import CallSteps
+from ingle.tensor.callers import is_own
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, Shape
 from ingle.tensor.device import Device, backend_of
 from ingle.tensor.dispatch import execute_body, highest
@@ -267,6 +268,10 @@ class Step(Node):
         if self.recipe is not None or _is_gone_through(self.op):
             return None
         return self.op, self.plan, self.avals
+
+    def is_own(self) -> bool:
+        rules = self.plan.rules or ()
+        return all(is_own(getattr(rule.function, "__module__", "")) for rule in rules)
 
     def kept_values(self) -> Sequence[Handle | Scalar]:
         return [*self.saved_inputs, *self.saved_outputs]  # type: ignore[list-item]
