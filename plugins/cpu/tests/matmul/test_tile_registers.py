@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
+from collections.abc import Callable
+
 import llvmlite.binding as llvm
 import ml_dtypes
 import numpy as np
@@ -12,6 +15,7 @@ from hypothesis import strategies as st
 
 from ingle.fusion.render.llvm.targets import AVX512
 from ingle_cpu.jit import host
+from ingle_cpu.jit.engine import IRSource, engine
 from ingle_cpu.jit.object_symbols import undefined_symbols
 from ingle_cpu.matmul import machine
 from ingle_cpu.matmul.launches import Choice, choose
@@ -131,3 +135,34 @@ def test_who_may_not_use_tiles_has_none(monkeypatch: pytest.MonkeyPatch) -> None
     assert host.host.__wrapped__().present == {"avx512f"}
     monkeypatch.setattr(host, "_may_use_tiles", lambda: True)
     assert host.host.__wrapped__() == known
+
+
+def shapes_of_registers(name: str) -> Callable[[np.ndarray], None]:
+    """The instruction that reads (`sttilecfg`) or says (`ldtilecfg`) the shapes of this thread's
+    registers, 64 bytes that begin with 1 where there are some."""
+    text = (
+        f"define void @{name}(ptr %p) nounwind {{\n  call void @llvm.x86.{name}(ptr %p)\n"
+        f"  ret void\n}}\ndeclare void @llvm.x86.{name}(ptr)\n"
+    )
+    (address,) = engine().addresses(IRSource(text, (name,), reduced=False))
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(address)
+    return lambda shapes: function(shapes.ctypes.data)
+
+
+@HAS_TILES
+def test_registers_are_let_go_of_whatever_shapes_they_had() -> None:
+    a, b = halves((70, 64)), halves((64, 100), 1)
+    expected, c = (np.full((70, 100), np.nan, np.float32) for _ in range(2))
+    multiply(a, b, [expected])
+    read, say = shapes_of_registers("sttilecfg"), shapes_of_registers("ldtilecfg")
+    shapes = np.full(64, 7, np.uint8)
+    read(shapes)
+    assert not shapes.any()
+    shapes[0] = 1
+    shapes[16:32:2] = 32  # half as wide as tiles want them
+    shapes[48:56] = 5
+    say(shapes)
+    multiply(a, b, [c])
+    np.testing.assert_array_equal(c, expected)
+    read(shapes)
+    assert not shapes.any()

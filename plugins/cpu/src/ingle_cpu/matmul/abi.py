@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Generic, NamedTuple, TypeVar
 
-ADDRESSES = ("micro", "last_micro", "epilogue", "pack_a", "pack_b", "pad")
-"""Of the arguments, those that are addresses of code; the last three may be 0."""
+ADDRESSES = ("micro", "last_micro", "epilogue", "pack_a", "pack_b", "pad", "release")
+"""Of the arguments, those that are addresses of code; the last four may be 0."""
 
 T = TypeVar("T")
 
@@ -28,6 +28,7 @@ class DriverArgs(NamedTuple, Generic[T]):
     pack_a: T  # packs rows of a unit
     pack_b: T  # packs panels of columns
     pad: T  # copies the unit's part of an image, where tiles read windows from it
+    release: T  # lets go of registers of tiles
     window_args: T  # how many arguments say what b's windows are; 0 if it is a matrix in memory
     turns: T  # how often k is gone through
     at_once: T  # turns whose rows of a panel lie one behind the other

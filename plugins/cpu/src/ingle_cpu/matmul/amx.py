@@ -7,14 +7,18 @@ sums, and then that to the result; those of bytes, as int32, in whatever order. 
 the last 16 is read between zeros from the stack.
 
 Up to four registers hold sums: two rows of two, or one row of up to four. Sums of an earlier block
-of k are loaded, and go on. Registers are let go of in the end: a thread that holds some takes the
-system longer to switch.
+of k are loaded, and go on.
+
+To say what shapes registers have takes longer than a quarter of a tile's products where k is small.
+So a tile says it where they have others, and leaves them as they are; `RELEASE` lets go of them
+behind the last tile of a call: a thread that holds some takes the system longer to switch.
 """
 
 from __future__ import annotations
 
 from ingle.fusion.device.llvm import Values, Writer
 
+from ..jit.engine import IRSource
 from .abi import parameters
 
 ROWS = 16
@@ -23,6 +27,8 @@ LINE = 64
 """Bytes of a register's row."""
 SUMS = 4
 """Registers that hold sums."""
+RELEASE = "release_tiles"
+"""The function that lets go of the registers."""
 LEFT, RIGHT = SUMS, SUMS + 2
 """The first of the two registers for `a`, and of those for `b`."""
 
@@ -43,6 +49,16 @@ def tiles_text(rows: int, vectors: int, kind: str, name: str) -> str:
     return _Tiles(rows, vectors, kind, name).text()
 
 
+def release_source() -> IRSource:
+    """The module of `RELEASE`."""
+    w = Writer(RELEASE)
+    w.call_nothing("llvm.x86.tilerelease")
+    w.do("ret void")
+    head = f"define void @{RELEASE}() nounwind {{\nentry:\n"
+    text = head + "\n".join([*w.lines, "}", *w.declared.values()]) + "\n"
+    return IRSource(text, (RELEASE,), reduced=False)
+
+
 class _Tiles:
     def __init__(self, rows: int, vectors: int, kind: str, name: str) -> None:
         self.product = f"llvm.x86.tdp{kind}"
@@ -57,11 +73,11 @@ class _Tiles:
         room = {
             what: w.let(what, f"alloca [{count} x i8], align {LINE}")
             for what, count in (
-                ("shapes", LINE), ("a_rest", self.rows * LINE),
+                ("shapes", LINE), ("found", LINE), ("a_rest", self.rows * LINE),
                 ("b_rest", ROWS * self.vectors * LINE),
             )
         }  # fmt: skip
-        self._configure(room["shapes"])
+        self._configure(room["shapes"], room["found"])
         self._begin()
         whole = w.let("whole", f"and i64 %depth, {-ROWS}")
 
@@ -82,13 +98,12 @@ class _Tiles:
         w.when(w.let("some", f"icmp ne i64 {rest}, 0"), [], last)
         for number, place in self._sums():
             w.call_nothing("llvm.x86.tilestored64", f"i8 {number}", f"ptr {place}", "i64 %tile_row")
-        w.call_nothing("llvm.x86.tilerelease")
         w.do("ret void")
         head = f"define void @{self.name}({parameters()}) nounwind {{\nentry:\n"
         return head + "\n".join([*w.lines, "}", *w.declared.values()]) + "\n"
 
-    def _configure(self, shapes: str) -> None:
-        """Says how many rows each register has; all are as wide as can be."""
+    def _configure(self, shapes: str, found: str) -> None:
+        """Says how many rows each register has, if they have others; all are as wide as can be."""
         high = [self.parts[n // self.vectors] if n < self._count else 0 for n in range(SUMS)]
         high += [self.parts[n] if n < len(self.parts) else 0 for n in range(2)]
         high += [ROWS, ROWS]
@@ -99,9 +114,18 @@ class _Tiles:
             form[16 + 2 * number] = width
             form[48 + number] = rows
         numbers = ", ".join(f"i8 {n}" for n in form)
-        w = self.writer
-        w.do(f"store <{LINE} x i8> <{numbers}>, ptr {shapes}, align {LINE}")
-        w.call_nothing("llvm.x86.ldtilecfg", f"ptr {shapes}")
+        w, kind = self.writer, f"<{LINE} x i8>"
+        w.call_nothing("llvm.x86.sttilecfg", f"ptr {found}")
+        old = w.let("old", f"load {kind}, ptr {found}, align {LINE}")
+        others = w.let("others", f"icmp ne {kind} {old}, <{numbers}>")
+        bits = w.let("bits", f"bitcast <{LINE} x i1> {others} to i{LINE}")
+
+        def say() -> Values:
+            w.do(f"store {kind} <{numbers}>, ptr {shapes}, align {LINE}")
+            w.call_nothing("llvm.x86.ldtilecfg", f"ptr {shapes}")
+            return []
+
+        w.when(w.let("differs", f"icmp ne i{LINE} {bits}, 0"), [], say)
 
     @property
     def _count(self) -> int:

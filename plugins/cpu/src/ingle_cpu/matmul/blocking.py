@@ -37,6 +37,8 @@ FEW_DOTS = 24
 AGAIN_BYTES = 2 << 20
 """A matrix a of up to so many bytes may be read again for each block of columns: it stays near.
 Half of that if its rows are packed first, which takes it through that cache once more."""
+TALL = 2
+"""How many times as many rows of a as columns of b make it the larger operand."""
 SHALLOW = 256
 """Below such a k, columns are not divided among workers: the epilogue runs along rows."""
 EVEN = 0.93
@@ -90,9 +92,12 @@ def first_guess(problem: Problem, workers: int) -> Variation:
     lanes, readable = lanes_of(dtype, target()), is_readable(problem, dtype)
     vectors = _fitting_vectors(problem, readable, lanes)
     panels = max(problem.n, 1) / (vectors * lanes)
-    numbers = Tile(problem.packed_kind, 1, 1).numbers
+    tile = Tile(problem.packed_kind, 1, 1)
     most = AGAIN_BYTES // 2 if _is_turned(problem, readable) else AGAIN_BYTES
-    again = problem.m * problem.k // numbers * SIZES[dtype] <= most
+    again = problem.m * problem.k // tile.numbers * SIZES[dtype] <= most
+    # Registers of tiles multiply so fast that the packing counts: the larger operand is packed by
+    # the units that read it, in their caches.
+    again = again and not (tile.in_tiles and problem.m >= TALL * problem.n)
     divided = local_blocks(math.ceil(panels), problem, workers) > 1
     if again and (problem.k >= SHALLOW or not divided) and _is_even(panels, problem, workers):
         return Variation(vectors, "" if readable else "before", "local", 1.0)

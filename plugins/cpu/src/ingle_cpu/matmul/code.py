@@ -7,6 +7,7 @@ from functools import lru_cache
 from ingle.fusion.device.targets import Target
 
 from ..jit.engine import Code, engine
+from .amx import release_source
 from .beside_ir import beside_source
 from .driver import driver_source
 from .epilogue import Epilogue, epilogue_source
@@ -30,6 +31,12 @@ def driver_address() -> int:
 def micro_address(tile: Tile, dtype: str, target: Target) -> int:
     """Of a tile."""
     return engine().addresses(micro_source(tile, dtype, target))[0]
+
+
+@lru_cache(maxsize=1)
+def release_address() -> int:
+    """Of what lets go of registers of tiles."""
+    return engine().addresses(release_source())[0]
 
 
 @lru_cache(maxsize=64)

@@ -57,6 +57,7 @@ class _Driver(FetchingCode):
             pack_a=w.let("pack_a", f"inttoptr i64 {arg.pack_a} to ptr"),
             pack_b=w.let("pack_b", f"inttoptr i64 {arg.pack_b} to ptr"),
             pad=w.let("pad", f"inttoptr i64 {arg.pad} to ptr"),
+            release=w.let("release", f"inttoptr i64 {arg.release} to ptr"),
             epilogue=w.let("epilogue", f"inttoptr i64 {arg.epilogue} to ptr"),
         )
         self.called = EpilogueArgs(
@@ -90,6 +91,12 @@ class _Driver(FetchingCode):
         )
         self.note_offsets()
         w.loop("unit", "%begin", "%end", "1", [], self.unit)
+
+        def release() -> Values:
+            w.do(f"call void {self.arg.release}()")
+            return []
+
+        w.when(w.let("holds", f"icmp ne ptr {self.arg.release}, null"), [], release)
         w.do("ret void")
         return w.module()
 

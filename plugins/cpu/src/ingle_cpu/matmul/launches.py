@@ -30,6 +30,7 @@ from .code import (
     micro_address,
     pack_addresses,
     pad_address,
+    release_address,
     window_address,
 )
 from .epilogue import Epilogue as Epilogue
@@ -282,6 +283,7 @@ def _addresses(problem: Problem, choice: Choice) -> dict[str, int]:
         "pack_a": pack_a,
         "pack_b": pack_b,
         "pad": pad_address(problem.b_dtype, image.phases, target()) if image else 0,
+        "release": release_address() if choice.tile.in_tiles else 0,
     }
 
 
