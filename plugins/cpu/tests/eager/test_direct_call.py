@@ -66,6 +66,24 @@ def test_it_serves_all_shapes(shape: tuple[int, ...], direct: list[Any]) -> None
     assert any(direct)
 
 
+@pytest.mark.parametrize("count", [1, 4])
+def test_a_result_may_be_all_of_the_memory_in_another_shape(
+    count: int, direct: list[Any]
+) -> None:  # fmt: skip
+    rng = np.random.default_rng(4)
+    weight, bias = rng.normal(size=(6, 4)), rng.normal(size=6)
+    for shape in ((4,), (count, 4), (count, 1, 4), (2, count, 4)):
+        direct.clear()
+        for _ in range(4):
+            array = rng.normal(size=shape)
+            x, w, b = (it.asarray(a, device="cpu") for a in (array, weight, bias))
+            found = it.linear(x, w, b)
+            assert found.shape == (*shape[:-1], 6)
+            np.testing.assert_allclose(found.numpy(), array @ weight.T + bias, rtol=1e-12)
+        assert any(direct)
+        np.testing.assert_allclose((found * 2.0).numpy(), 2 * found.numpy())
+
+
 def test_results_have_memory_of_their_own() -> None:
     x = it.asarray(np.arange(4, dtype=np.float32), device="cpu")
     arrays = [it.sqrt(x * float(i)).numpy() for i in range(1, 9)]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from ingle.fusion.device import CompiledPlan
+from ingle.fusion.device import CompiledPlan, LinearPlan
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 
@@ -39,13 +40,14 @@ def direct_call(device: Any, plan: CompiledPlan, place: Place) -> DirectCall | N
         return None
     if len(linear.executables) != 1 or len(linear.own) != 1:
         return None
-    if list(linear.outputs) != [(linear.inputs, None)]:
+    aval = _result_of(linear)
+    if aval is None:
         return None
     ((executable, roots),) = linear.executables
-    size = small_size(linear.own[0])
+    size = small_size(aval)
     if size is None or not isinstance(executable, CpuExecutable) or not executable.bare:
         return None
-    aval, tables = linear.own[0], executable.usual
+    tables = executable.usual
     # There is no arena before the buffers.
     order = [0, *[1 + r for r in roots]]
     if order == list(range(linear.inputs + 2)):
@@ -58,6 +60,17 @@ def direct_call(device: Any, plan: CompiledPlan, place: Place) -> DirectCall | N
             device, aval, size, tables, plan.host, patch, place, [0], order, tables.scratch
         )
     return call_of_tensors(device, aval, size, tables.table.copy(), place, [0], tables.scratch)
+
+
+def _result_of(linear: LinearPlan) -> Aval | None:
+    """The only result of a plan, if it is all of the only buffer, in another shape or not."""
+    if len(linear.outputs) != 1:
+        return None
+    ((root, view),), (own,) = linear.outputs, linear.own
+    if root != linear.inputs or view is None:
+        return own if root == linear.inputs else None
+    whole = view.contiguous and not view.offset and math.prod(view.shape) == math.prod(own.shape)
+    return Aval(view.shape, own.dtype) if whole else None
 
 
 def call_of_tensors(
