@@ -168,6 +168,10 @@ def constant_entry(number: Any, dtype: DType) -> LogEntry:
     return ("constant", dtype, typed_key(number), number)
 
 
+_numbers: dict[DType, Aval] = {}
+"""What is known of a number of each dtype."""
+
+
 def read_log(log: Sequence[LogEntry], outputs: Sequence[int]) -> Graph:
     """The graph of a log, with the numbers of values as the log counts them.
 
@@ -175,16 +179,24 @@ def read_log(log: Sequence[LogEntry], outputs: Sequence[int]) -> Graph:
     would take longer to grow, in each call, than this takes in the first two.
     """
     graph = Graph(outputs=tuple(outputs))
-    values, append = graph.values, graph.append
+    values, nodes, scalars = graph.values, graph.nodes, graph.scalars
     for entry in log:
         head = entry[0]
         if type(head) is Op:
             args = entry[1:]
-            append(head, args, infer(head, [values[a][1] for a in args]))
+            avals = infer(head, [values[a][1] for a in args])
+            if len(avals) == 1:
+                nodes.append(_new(Node, (head, args, (len(values),))))
+                values.append(_new(Value, ("result", avals[0], None)))
+            else:
+                graph.append(head, args, avals)
+        elif head == "scalar":  # most logs have as many as operations
+            dtype = entry[1]
+            aval = _numbers.get(dtype) or _numbers.setdefault(dtype, Aval((), dtype))
+            values.append(_new(Value, ("scalar", aval, len(scalars))))
+            scalars.append(len(values) - 1)
         elif head == "input":
             graph.input(Aval(entry[1], entry[2]))
-        elif head == "scalar":
-            graph.scalar(entry[1])
         else:
             graph.constant(entry[3], entry[1])
     return graph
