@@ -13,6 +13,8 @@ from array_products import LAYOUTS, laid_out, multiply, problem_of, some_bytes
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+import ingle.tensor as it
+from ingle.fusion import compile
 from ingle.fusion.render.llvm.targets import AVX512
 from ingle_cpu.jit import host
 from ingle_cpu.jit.engine import IRSource, engine
@@ -21,7 +23,7 @@ from ingle_cpu.matmul import machine
 from ingle_cpu.matmul.launches import Choice, choose
 from ingle_cpu.matmul.microkernel import micro_source
 from ingle_cpu.matmul.pack import pack_source
-from ingle_cpu.matmul.tile import TILES, Tile, a_form, compute_dtype
+from ingle_cpu.matmul.tile import LINES, TILES, Tile, a_form, compute_dtype
 
 SIZES = st.integers(4, 100)
 HAS_TILES = pytest.mark.skipif(
@@ -52,7 +54,7 @@ def test_halves_are_summed_in_float32(
     a, b = halves((m, 2 * half)), halves((2 * half, n), 1)
     c = np.full((m, n), np.nan, np.float32)
     multiply(laid_out(a, layout_a), laid_out(b, layout_b), [c])
-    assert choose(problem_of(a, b), 1).tile.kind == TILES["bfloat16", "bfloat16"]
+    assert choose(problem_of(a, b), 1).tile.instruction == TILES["bfloat16", "bfloat16"]
     exact = a.astype(np.float64) @ b.astype(np.float64)
     size = abs(a.astype(np.float64)) @ abs(b.astype(np.float64))
     assert (abs(c - exact) <= 2 * half * 2.0**-24 * size).all()
@@ -77,6 +79,49 @@ def test_all_choices_give_the_same_bits(
             kind = TILES["bfloat16", "bfloat16"]
             multiply(a, b, [c], choice=Choice(Tile(kind, *tile), pack_a, pack_b, *blocks))
             np.testing.assert_array_equal(c, expected)
+
+
+@HAS_TILES
+@pytest.mark.parametrize("shape", [(64, 100, 96), (20, 33, 32), (96, 70, 2304), (4, 4, 64)])
+@pytest.mark.parametrize("dtype", ["bfloat16", "uint8"])
+def test_whole_rows_are_read_where_they_lie(shape: tuple[int, int, int], dtype: str) -> None:
+    m, n, k = shape
+    if dtype == "bfloat16":
+        a, b = halves((2, m, k + 64)), halves((2, k, n), 1)
+    elif not machine.multiplies_tiles("int8"):
+        pytest.skip("this processor has no registers of tiles of bytes")
+    else:
+        k *= 2
+        a, b = some_bytes((2, m, k + 64), dtype), some_bytes((2, k, n), "int8", 1)
+    a = a[:, :, 32:-32]  # rows are further apart than they are long
+    choice = choose(problem_of(a, b), 1)
+    assert choice.tile.takes_lines
+    assert not choice.pack_a
+    other = choice._replace(tile=choice.tile._replace(kind=choice.tile.instruction), pack_a="local")
+    made = "float32" if dtype == "bfloat16" else "int32"
+    c, expected = (np.full((2, m, n), 7, made) for _ in range(2))
+    multiply(a, b, [c], choice=choice)
+    multiply(a, b, [expected], choice=other)
+    np.testing.assert_array_equal(c, expected)
+    if made == "int32":
+        np.testing.assert_array_equal(c, a.astype(made) @ b.astype(made))
+
+
+@HAS_TILES
+@pytest.mark.parametrize("change", ["rows", "depth", "transposed"])
+def test_other_rows_are_packed(change: str) -> None:
+    a, b = halves((64, 96)), halves((96, 40), 1)
+    assert choose(problem_of(a, b), 1).tile.takes_lines
+    if change == "rows":
+        a = halves((67, 96))
+    elif change == "depth":
+        a, b = a[:, :-2], b[:-2]
+    else:
+        a = np.ascontiguousarray(a.T).T
+    choice = choose(problem_of(a, b), 1)
+    assert choice.tile.in_tiles
+    assert not choice.tile.takes_lines
+    assert choice.pack_a
 
 
 @HAS_TILES
@@ -107,24 +152,25 @@ def test_bytes_are_exact(
     b = laid_out(some_bytes((4 * quads, n), dtypes[1], 1), layout_b)
     c = np.zeros((m, n), np.int32)
     multiply(a, b, [c])
-    assert choose(problem_of(a, b), 1).tile.kind == TILES[dtypes]
+    assert choose(problem_of(a, b), 1).tile.instruction == TILES[dtypes]
     np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
 
 
 @pytest.mark.parametrize("dtypes", TILES)
-def test_tiles_are_instructions_of_the_processor(dtypes: tuple[str, str]) -> None:
+@pytest.mark.parametrize("lying", ["", LINES])
+def test_tiles_are_instructions_of_the_processor(dtypes: tuple[str, str], lying: str) -> None:
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()
     generator = llvm.Target.from_triple("x86_64-unknown-linux-gnu").create_target_machine(
         cpu="sapphirerapids", opt=3, jit=True
     )
-    tile = Tile(TILES[dtypes], 20, 2)
+    tile = Tile(lying + TILES[dtypes], 20, 2)
     pack = pack_source(dtypes[0], AVX512, a_form(tile))
     micro = micro_source(tile, compute_dtype(dtypes[0]), AVX512)
     modules = [llvm.parse_assembly(source.text) for source in (pack, micro)]
     for module in modules:
         assert not undefined_symbols(generator.emit_object(module))
-    assert generator.emit_assembly(modules[1]).count(f"tdp{tile.kind}") >= 4
+    assert generator.emit_assembly(modules[1]).count(f"tdp{tile.instruction}") >= 4
 
 
 def test_who_may_not_use_tiles_has_none(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -166,3 +212,18 @@ def test_registers_are_let_go_of_whatever_shapes_they_had() -> None:
     np.testing.assert_array_equal(c, expected)
     read(shapes)
     assert not shapes.any()
+
+
+@HAS_TILES
+def test_a_plan_for_all_sizes_takes_rows_that_fill_no_tile() -> None:
+    @compile
+    def product(x: it.Tensor, y: it.Tensor) -> it.Tensor:
+        return it.matmul(x, y) * 2.0
+
+    for m, k in ((64, 64), (96, 64), (128, 64), (33, 64), (47, 96), (65, 34), (64, 66), (128, 128)):
+        a, b = halves((m, k)), halves((k, 40), 1)
+        made = product(
+            *[it.asarray(v.astype(np.float32), device="cpu").astype("bfloat16") for v in (a, b)]
+        )
+        exact = 2 * (a.astype(np.float32) @ b.astype(np.float32))
+        np.testing.assert_allclose(made.astype("float32").numpy(), exact, rtol=0.01, atol=0.05)

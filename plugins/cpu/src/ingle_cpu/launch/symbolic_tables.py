@@ -103,6 +103,10 @@ class _SymbolicBuilder(TableBuilder):
                 near = BELOW * size >= known and size <= ABOVE * known
                 assert near, "the example is near itself"
         choice = choice_for(example, workers, asked)
+        if choice.tile.takes_lines and has_sizes((problem.m, problem.k)):
+            # Only whole tiles of whole lines are read where they lie.
+            tile = choice.tile._replace(kind=choice.tile.instruction)
+            choice = choice._replace(tile=tile, pack_a="before")
         alike = sums_alike(problem, example) and slides_alike(problem, choice)
         assert alike, "symbols answer as the example does"
         if choice.slides:

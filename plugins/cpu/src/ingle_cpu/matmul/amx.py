@@ -2,6 +2,7 @@
 
 A step is 16 elements of k at once, pairs of bfloat16 or four bytes: for 16 rows of `a`, of which
 `pack_tiles.py` lays these elements side by side, and 16 columns of `b`, row after row of a panel.
+Rows that lie along k, in whole tiles of whole steps, are read where they are: a line of each.
 The processor adds up the products of the first numbers of pairs, those of the second ones, both
 sums, and then that to the result; those of bytes, as int32, in whatever order. What k leaves behind
 the last 16 is read between zeros from the stack.
@@ -20,6 +21,7 @@ from ingle.fusion.device.llvm import Values, Writer
 
 from ..jit.engine import IRSource
 from .abi import parameters
+from .tile import Tile
 
 ROWS = 16
 """Of a register, and elements of k in a step."""
@@ -44,9 +46,9 @@ def tile_cycles(rows: int, vectors: int) -> float:
     return ROWS * high * vectors + ROWS // 4 * (high + vectors)
 
 
-def tiles_text(rows: int, vectors: int, kind: str, name: str) -> str:
-    """The module of a tile of some rows and registers across; `kind` ends the instruction."""
-    return _Tiles(rows, vectors, kind, name).text()
+def tiles_text(tile: Tile, name: str) -> str:
+    """The module of a tile."""
+    return _Tiles(tile, name).text()
 
 
 def release_source() -> IRSource:
@@ -60,11 +62,12 @@ def release_source() -> IRSource:
 
 
 class _Tiles:
-    def __init__(self, rows: int, vectors: int, kind: str, name: str) -> None:
-        self.product = f"llvm.x86.tdp{kind}"
-        self.parts = [min(ROWS, rows - start) for start in range(0, rows, ROWS)]
-        self.rows = rows
-        self.vectors = vectors
+    def __init__(self, tile: Tile, name: str) -> None:
+        self.product = f"llvm.x86.tdp{tile.instruction}"
+        self.parts = [min(ROWS, tile.rows - start) for start in range(0, tile.rows, ROWS)]
+        self.rows = tile.rows
+        self.vectors = tile.vectors
+        self.takes_lines = tile.takes_lines
         self.name = name
         self.writer = Writer(name)
 
@@ -82,9 +85,9 @@ class _Tiles:
         whole = w.let("whole", f"and i64 %depth, {-ROWS}")
 
         def step(k: str, _: Values) -> Values:
-            a = self._behind("%a", self._product(k, str(4 * self.rows)))
+            a = self._behind("%a", self._product(k, str(4 if self.takes_lines else 4 * self.rows)))
             b = self._behind("%b", self._product(k, "%b_step"))
-            self._step(a, b, "%b_step")
+            self._step(a, "%a_row" if self.takes_lines else str(LINE), b, "%b_step")
             return []
 
         w.loop("step", "0", whole, str(ROWS), [], step)
@@ -92,10 +95,11 @@ class _Tiles:
 
         def last() -> Values:
             self._copy_rest(whole, rest, room)
-            self._step(room["a_rest"], room["b_rest"], str(self.vectors * LINE))
+            self._step(room["a_rest"], str(LINE), room["b_rest"], str(self.vectors * LINE))
             return []
 
-        w.when(w.let("some", f"icmp ne i64 {rest}, 0"), [], last)
+        if not self.takes_lines:
+            w.when(w.let("some", f"icmp ne i64 {rest}, 0"), [], last)
         for number, place in self._sums():
             w.call_nothing("llvm.x86.tilestored64", f"i8 {number}", f"ptr {place}", "i64 %tile_row")
         w.do("ret void")
@@ -157,11 +161,12 @@ class _Tiles:
         w.do(f"br label %{ready}")
         w.start(ready)
 
-    def _step(self, a: str, b: str, b_step: str) -> None:
-        """Adds the products of 16 elements of k; each row of a is a line long."""
+    def _step(self, a: str, a_step: str, b: str, b_step: str) -> None:
+        """Adds the products of 16 elements of k; rows of a and of b are some bytes apart."""
         w = self.writer
         for part in range(len(self.parts)):
-            self._load(LEFT + part, self._behind(a, str(part * ROWS * LINE)), str(LINE))
+            down = self._product(a_step, str(part * ROWS))
+            self._load(LEFT + part, self._behind(a, down), a_step)
         for vector in range(self.vectors):
             right = RIGHT + vector % 2
             self._load(right, self._behind(b, str(vector * LINE)), b_step)

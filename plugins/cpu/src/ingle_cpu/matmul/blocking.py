@@ -6,12 +6,13 @@ import math
 
 from ingle.fusion.device.kernels import SIZES
 
+from .amx import ROWS as STEP
 from .dot import COLUMNS
 from .machine import target
 from .microkernel import lanes_of, most_vectors
 from .problem import DEPTH, Choice, Problem, Variation
 from .streamed import MOST_STREAMED, streamed_columns
-from .tile import Tile, compute_dtype
+from .tile import LINES, Tile, compute_dtype
 from .tile_fit import (
     FEW,
     NEAR_BYTES,
@@ -39,6 +40,9 @@ AGAIN_BYTES = 2 << 20
 Half of that if its rows are packed first, which takes it through that cache once more."""
 TALL = 2
 """How many times as many rows of a as columns of b make it the larger operand."""
+FEW_PANELS = 4
+"""Up to so many, rows that lie apart are read for each of them in less time than they are packed,
+where registers of tiles multiply."""
 SHALLOW = 256
 """Below such a k, columns are not divided among workers: the epilogue runs along rows."""
 EVEN = 0.93
@@ -73,6 +77,8 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     tile = tile_for(kind, max(problem.m, 1), -(-max(problem.n, 1) // lanes), made.vectors)
     tiles = -(-max(problem.m, 1) // tile.rows)
     panels = -(-max(problem.n, 1) // (tile.vectors * lanes))
+    if tile.in_tiles and panels <= FEW_PANELS and _in_lines(problem, tile):
+        tile, pack_a = tile._replace(kind=LINES + kind), ""
     deep = max(1, min(problem.k // tile.numbers, DEPTH)) * SIZES[dtype]
     kept = TILES_NEAR_BYTES if tile.in_tiles else NEAR_BYTES
     near = near_panels(int(kept * made.scale) // (deep * tile.vectors * lanes), panels)
@@ -84,6 +90,12 @@ def choose(problem: Problem, workers: int, variation: Variation | None = None) -
     if near < panels or pack_a == "local":
         fits = max(1, int(ROWS_BYTES * made.scale) // (deep * tile.rows))
     return Choice(tile, pack_a, pack_b, *_blocks(problem, tiles, panels, fits, workers), near)
+
+
+def _in_lines(problem: Problem, tile: Tile) -> bool:
+    """Whether registers of tiles can read rows of a where they lie: full ones, of whole lines."""
+    fills = problem.m % tile.rows == 0 and problem.k % (STEP * tile.numbers) == 0
+    return problem.a_strides[-1] == 1 and fills
 
 
 def first_guess(problem: Problem, workers: int) -> Variation:

@@ -22,7 +22,8 @@ along k, as `pack.py` makes it, and `depth` counts pairs. The first of a pair is
 which the processor adds first: so it gives the bits of *packed*, but for numbers below the smallest
 normal one, which it takes for zeros.
 
-The kinds of `TILES` are for registers of tiles (AMX): `amx.py` says how they read `a` and sum.
+The kinds of `TILES`, and these behind `LINES`, are for registers of tiles (AMX): `amx.py` says how
+they read `a` and sum.
 
 The kinds of `QUADS` do the same for bytes (AVX512-VNNI, AVX-VNNI): an element is four numbers, and
 sums are int32. The instruction multiplies bytes without a sign by such with one. Where both
@@ -61,7 +62,7 @@ from .abi import parameters
 from .amx import most_tile_rows, tiles_text
 from .dot import dot_text
 from .streamed import streamed_text
-from .tile import QUADS, TILES, WORDS, Tile
+from .tile import QUADS, WORDS, Tile
 
 PACKED = ("packed", "pairs", WORDS, *QUADS.values())
 """Kinds that read panels of both operands."""
@@ -86,7 +87,7 @@ def most_rows(target: Target, vectors: int, kind: str = "packed") -> int:
     >>> most_rows(NEON, 4), most_rows(NEON, 1)
     (6, 12)
     """
-    if kind in TILES.values():
+    if Tile(kind, 1, vectors).in_tiles:
         return most_tile_rows(vectors)
     if "flipped" in kind:
         return min(12, (target.registers - 1) // vectors - 2)
@@ -120,7 +121,7 @@ def micro_source(tile: Tile, dtype: str, target: Target) -> IRSource:
         return IRSource(streamed_text(tile.rows, dtype, target, name), (name,), reduced=False)
     if tile.in_tiles:
         name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{target.name}"
-        text = tiles_text(tile.rows, tile.vectors, tile.kind, name)
+        text = tiles_text(tile, name)
         return IRSource(text, (name,), reduced=False)
     name = f"micro_{tile.kind}_{tile.rows}x{tile.vectors}_{dtype}_{target.name}"
     return IRSource(_Micro(tile, dtype, target, name).text(), (name,), reduced=False)

@@ -19,10 +19,13 @@ TILES = {
     ("uint8", "int8"): "busd", ("uint8", "uint8"): "buud",
 }  # fmt: skip
 """Kinds in registers of tiles, named as their instructions are."""
-_IN_TILES = frozenset(TILES.values())
+LINES = "lines_"
+"""Begins the kinds in registers of tiles that read rows of `a` where they lie."""
+_OF_LINES = frozenset(LINES + kind for kind in TILES.values())
+_IN_TILES = _OF_LINES | frozenset(TILES.values())
 _NUMBERS = {
-    **dict.fromkeys([*QUADS.values(), *TILES.values()], 4),
-    **dict.fromkeys(["pairs", WORDS, TILES[_HALVES]], 2),
+    **dict.fromkeys([*QUADS.values(), *_IN_TILES], 4),
+    **dict.fromkeys(["pairs", WORDS, TILES[_HALVES], LINES + TILES[_HALVES]], 2),
 }
 """Of kinds that take several steps of k at once, how many."""
 
@@ -31,8 +34,8 @@ class Tile(NamedTuple):
     """A shape of the result in registers.
 
     Attributes:
-        kind: `"packed"`, `"pairs"`, `WORDS`, one of `QUADS` or `TILES`, `"direct"`, `"columns"`,
-            `"sliding"`, `"stacked"`, `"dot"` or `"streamed"`.
+        kind: `"packed"`, `"pairs"`, `WORDS`, one of `QUADS` or `TILES` or of these behind `LINES`,
+            `"direct"`, `"columns"`, `"sliding"`, `"stacked"`, `"dot"` or `"streamed"`.
         rows: along i.
         vectors: registers along j.
     """
@@ -50,6 +53,16 @@ class Tile(NamedTuple):
     def in_tiles(self) -> bool:
         """Whether it is in registers of tiles."""
         return self.kind in _IN_TILES
+
+    @property
+    def instruction(self) -> str:
+        """What the name of the instruction of registers of tiles ends with."""
+        return self.kind.removeprefix(LINES)
+
+    @property
+    def takes_lines(self) -> bool:
+        """Whether registers of tiles read rows of `a` where they lie, a line of 64 bytes each."""
+        return self.kind in _OF_LINES
 
     @property
     def flips(self) -> bool:
