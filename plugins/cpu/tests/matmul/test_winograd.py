@@ -256,6 +256,20 @@ def test_short_rows_of_patches_pay_less_than_long_ones() -> None:
         assert not winograd._pays(form, 32, 32, (64, 1), places), taps
 
 
+def test_workers_divide_features_where_bands_would_leave_vectors_unfilled() -> None:
+    wide = machine.target().width // 4  # patches of a row fill a vector
+    for images, m, image in ((1, 512, (7, 7)), (8, 32, (14, 2 * wide))):
+        case = (images, m, 512, image, image, (-1, -1), (1, 1), False)
+        x = np.broadcast_to(np.float32(0), (images, 512, *image))
+        problem = problem_of(case, x)
+        lying = winograd._winograd(problem)
+        assert lying is not None
+        for workers in (1, 2, 4):
+            choice = winograd_choice(problem, lying, workers)
+            assert (choice.row_blocks > 1) == (images == 1 and workers > 1)
+            assert images * choice.row_blocks * choice.panel_blocks >= workers
+
+
 @pytest.fixture
 def chosen(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The choices for products with windows from now on."""

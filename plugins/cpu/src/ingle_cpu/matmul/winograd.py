@@ -29,7 +29,7 @@ from .machine import target
 from .problem import Choice, Problem
 from .taps_packing import WINOGRAD, is_wanted
 from .tile import Tile
-from .tile_fit import tile_for
+from .tile_fit import cycles_of, tile_for
 from .window_args import WindowArgs, window_args
 from .winograd_form import FORMS, PatchForm
 
@@ -47,6 +47,12 @@ MOST_PLACES = 1 << 10
 """In a row: the patches of a row are taken at once."""
 COLUMNS = 96
 """Patches that a unit of work takes."""
+CALL = 40
+"""Cycles that a tile takes besides, as in `beside.py`."""
+NEAR = 16
+"""Bytes of taps that a cycle brings."""
+LATE = 0.1
+"""Of a unit of work: so much later than the others the last worker is done."""
 MOST_BYTES = 3 << 19
 """Of what its patches are turned into."""
 
@@ -156,15 +162,58 @@ def winograd_choice(problem: Problem, lying: Winograd, workers: int) -> Choice:
     """Units of work; how they are cut decides no bit."""
     of_column = lying.form.numbers * lying.channels * SIZES[problem.a_dtype]
     most = min(COLUMNS, MOST_BYTES // of_column)
-    rows = max(1, most // lying.wide)
-    bands = -(-lying.rows // rows)
-    matrices = math.prod(problem.batch)
-    panels = -(-problem.m // rows_of(problem.m))
-    row_blocks = 1
+    bands = -(-lying.rows // max(1, most // lying.wide))
+    row_blocks, matrices = 1, math.prod(problem.batch)
     if workers > 1:
-        wanted = -(-2 * workers // matrices)
-        bands = max(bands, min(wanted, lying.rows))
-        row_blocks = min(-(-wanted // bands), panels)
+        row_blocks, bands = _cut(lying, problem.m, bands, matrices, workers)
     return Choice(
         Tile("packed", rows_of(problem.m), WIDEST), "before", WINOGRAD, row_blocks, bands, 1
     )
+
+
+@functools.lru_cache(maxsize=1024)
+def _cut(
+    lying: Winograd, features: int, fewest: int, matrices: int, workers: int
+) -> tuple[int, int]:
+    """Blocks of features and bands of rows of patches with which all workers are done soonest.
+
+    Narrow bands leave vectors unfilled and read all taps again, blocks of features turn all patches
+    again.
+
+    Args:
+        fewest: bands, for patches to stay near.
+    """
+    panels = -(-features // rows_of(features))
+
+    def cycles(cut: tuple[int, int]) -> float:
+        row_blocks, bands = cut
+        each = -(-matrices * row_blocks * bands // workers)
+        rows, more = divmod(lying.rows, bands)
+        short = _unit(lying, features, row_blocks, rows) if more < bands else 0.0
+        tall = _unit(lying, features, row_blocks, rows + 1) if more else 0.0
+        return (each + LATE) * (short * (bands - more) + tall * more) / bands
+
+    counts = [n << k for k in range(workers.bit_length() + 1) for n in (2, 3)]
+    times = [1, *[n for n in counts if n <= 2 * workers]]
+    counted = [fewest * more for more in times]
+    counted += [-(-bands // workers) * workers for bands in counted]  # as many for each worker
+    cuts = [
+        (row_blocks, min(bands, lying.rows))
+        for bands in counted for row_blocks in times if row_blocks <= panels
+    ]  # fmt: skip
+    return min(cuts, key=cycles)
+
+
+def _unit(lying: Winograd, features: int, row_blocks: int, rows: int) -> float:
+    """Cycles of a unit of work that has so many rows of patches."""
+    form, high = lying.form, rows_of(features)
+    lanes = target().width // SIZES["float32"]
+    panels = -(-features // high // row_blocks)
+    wholes, rest = divmod(-(-rows * lying.wide // lanes), WIDEST)
+    step = wholes * cycles_of(high, WIDEST) + (cycles_of(high, rest) if rest else 0)
+    step += high * SIZES["float32"] / NEAR
+    step += CALL * (wholes + (rest > 0)) / lying.channels
+    turned = form.turning * lying.channels + form.back * panels * high
+    # What begins within a vector is stored into two cache lines.
+    vectors = rows * -(-lying.wide // lanes) * (2 if lying.wide % lanes else 1)
+    return form.numbers * lying.channels * panels * step + vectors * lanes * turned
