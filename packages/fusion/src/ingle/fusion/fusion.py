@@ -23,7 +23,7 @@ from .device_group import DeviceGroup
 from .ir.graph import LogEntry
 from .record.log import LazyHandle, Turn, current
 from .record.tracing import Tracer
-from .runtime.at_once import READ, AtOnce, ThreadStreams
+from .runtime.at_once import BRIEF, READ, AtOnce, ThreadStreams
 from .runtime.plan_cache import PlanCache
 from .stream import LazyStream
 from .support import settings
@@ -130,8 +130,15 @@ class Fusion:
             brief: the log, where it is brief enough to be taken for short when it comes again.
         """
         streams = self._threads.streams
-        again = short or (brief is not None and brief == streams.brief)
-        streams.short, streams.brief = streams.short + 1 if again else 0, brief
+        rest, streams.rest = streams.rest, False
+        if not rest and (short or (brief is not None and brief in streams.brief)):
+            streams.short += 1
+            streams.often = streams.often or streams.short >= READ
+        elif not rest and brief is not None:
+            streams.brief = [*streams.brief[1 - BRIEF :], brief]
+        else:
+            # An agent acts, acts again, and learns: one more look tells that it acts again.
+            streams.short, streams.often = READ - 1 if streams.often else 0, False
         streams.ahead = 0
 
     def was_read(self) -> None:

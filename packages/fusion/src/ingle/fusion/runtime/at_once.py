@@ -29,6 +29,10 @@ FEW, AHEAD = SHORT - 1, LONG // 2
 elements: as many as a short stream has."""
 
 
+BRIEF = 4
+"""So many logs that may count as short are kept for comparison."""
+
+
 class Streams:
     """The streams of one thread, one after the other under one lock.
 
@@ -36,15 +40,18 @@ class Streams:
         last: the newest one.
         short: how many streams in turn were a few operations each, whose values were read.
         ahead: how many operations ran at once since a value was read.
-        brief: the log of the stream that was read last, if it may count as short.
+        brief: the logs of the last streams that count as short when they come again.
+        often: whether `READ` streams in turn were short, since one that was not.
+        rest: whether the next one is the rest of more operations than run at once.
     """
 
-    __slots__ = ("ahead", "brief", "last", "short")
+    __slots__ = ("ahead", "brief", "last", "often", "rest", "short")
 
     def __init__(self) -> None:
         self.last: LazyStream | None = None
-        self.brief: Sequence[LogEntry] | None = None
+        self.brief: list[Sequence[LogEntry]] = []
         self.short = self.ahead = 0
+        self.often = self.rest = False
 
 
 class ThreadStreams(threading.local):
@@ -93,6 +100,7 @@ class AtOnce:
         ends = streams.ahead >= FEW and _ends(streams, inputs)
         if ends or (call is None and op.operation.traits.inlined):
             streams.short = streams.ahead = 0
+            streams.rest = True
             return None
         if call is None and not _is_small(op, inputs):
             return None
