@@ -109,6 +109,20 @@ def test_random_pieces_are_read_and_replaced_as_numpy_does(seed, tracked):
             np.testing.assert_array_equal(x.numpy(), wanted)
 
 
+BACK = slice(None, None, -1)
+
+
+@pytest.mark.parametrize(
+    "key", [(None, BACK), (BACK, None, BACK), (..., BACK, None), (None, ...), (..., None)]
+)
+def test_all_elements_in_another_order_or_shape(key):
+    for n in range(TIMES):
+        array = np.arange(12, dtype="f").reshape(3, 4) + n
+        x = it.asarray(array)
+        np.testing.assert_array_equal(x[key].numpy(), array[key])
+        np.testing.assert_array_equal(x.at[key].set(x[key] + 1.0).numpy(), array + 1.0)
+
+
 KEYS = {
     "two": lambda i, j: (i, j),
     "with all between": lambda i, j: (i, slice(None), j),
@@ -151,6 +165,7 @@ def test_values_that_do_not_fit_are_refused_each_time():
             lambda: x.at[0].set(it.ones(3)), lambda: x.at[0].set(it.ones((2, 4))),
             lambda: whole.at[0].set(1.5), lambda: whole.at[0].set(1 << 70), lambda: x.at[0].set(1j),
             lambda: x.at[5].set(1.0), lambda: x.at[0, 0, 0].set(1.0),
+            lambda: x.at[0].set(it.ones(4, device="cpu")),
         ):  # fmt: skip
             with pytest.raises((IngleError, IndexError)):
                 set_it()
