@@ -91,8 +91,8 @@ def _collector_paused() -> Generator[None, None, None]:
     """An import makes objects by the ten thousand that stay: to look for garbage among them again
     and again takes longer than to make them, and whatever finds some calls its finalizers."""
     collects = gc.isenabled()
-    gc.disable()
     try:
+        gc.disable()
         yield
     finally:
         if collects:
