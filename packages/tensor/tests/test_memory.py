@@ -238,6 +238,32 @@ def test_steps_that_are_alike_meet_the_same_memory_every_other_time(seed: int) -
     assert met[-2] == met[-4]
 
 
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("strategy", ALL)
+def test_what_comes_back_alone_is_lent_as_if_it_had_been_kept(strategy: str, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    pools = [Pool(Counting(), strategy) for _ in range(2)]
+    pools[1]._strategy.lends_again = lambda span, size: False  # type: ignore[method-assign]
+    held: list[list[Block]] = [[], []]
+    for _ in range(300):
+        kind = rng.integers(4)
+        size = int(rng.choice([64, 100, 900, 1000, 5000]))
+        place = int(rng.integers(len(held[0]))) if held[0] else 0
+        for pool, blocks in zip(pools, held, strict=True):
+            if kind == 0 or not blocks:
+                blocks.append(pool.allocate(size))
+            elif kind == 1:
+                blocks[place].retain()
+                blocks[place].release()
+            else:
+                nbytes = blocks[place].nbytes if kind == 2 else size
+                blocks.pop(place).release()
+                blocks.append(pool.allocate(nbytes))
+        assert [b.address for b in held[0]] == [b.address for b in held[1]]
+        assert [b.owners for b in held[0]] == [b.owners for b in held[1]]
+        assert pools[0].statistics() == pools[1].statistics()
+
+
 def test_what_nobody_asks_for_any_more_is_not_kept_for_good() -> None:
     pool = Pool(Counting(), "bins")
     for n in range(1, 60):

@@ -135,8 +135,13 @@ class Executable:
                 numbers = self._numbers.bits(scalars)
                 if gate is not None:
                     gate()
+                stream = backend.stream
                 for step in self._runs:
-                    self._put(step, buffers, numbers, backend.stream)
+                    if type(step) is KernelStep and not step.copies:  # as most are; see `_put`
+                        given = _argument(step, buffers, numbers, 0)
+                        backend.enqueue(step.kernel, given, step.blocks, step.threads, stream)
+                    else:
+                        self._put(step, buffers, numbers, stream)
                 del held
                 return
             bits = None

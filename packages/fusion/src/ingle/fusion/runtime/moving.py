@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.contract import Aval, Handle, Scalar
@@ -20,9 +21,14 @@ def placed(
     backend: KernelBackend, aval: Aval, memory: Any, address: int, strides: Sequence[int]
 ) -> Handle:
     """A handle of elements that lie somewhere in memory."""
-    if View(0, aval.shape, tuple(strides)).contiguous:
+    if _is_in_order(aval.shape, tuple(strides)):
         return MemoryHandle(backend, aval, memory, address)
     return StridedHandle(backend, aval, memory, address, strides)
+
+
+@lru_cache(maxsize=1024)
+def _is_in_order(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    return View(0, shape, strides).contiguous
 
 
 def moved(backend: KernelBackend, op: Op, inputs: Sequence[Handle | Scalar]) -> Handle | None:

@@ -86,10 +86,13 @@ class Pool:
             self._busy = True
             memory = None
             try:
-                if self._notes:
-                    self._carry_out()
                 strategy = self._strategy
                 size = strategy.rounded(nbytes)
+                if self._notes:
+                    again = self._lend_again(size, nbytes, label)
+                    if again is not None:
+                        return again
+                    self._carry_out()
                 span = strategy.find(size)
                 if span is None:
                     memory = self._grow(size)
@@ -113,6 +116,26 @@ class Pool:
                 self._busy = False
                 if memory is not None:  # interrupted before anybody had it
                     self._source.free(memory)
+
+    def _lend_again(self, size: int, nbytes: int, label: Any) -> Block | None:
+        """What has come back alone, where it is what would be lent next: a step lets go of what it
+        makes anew."""
+        notes, lent = self._notes, self._lent
+        old, change = notes[0]
+        span = old._span
+        if len(notes) > 1 or change != -1 or old._count != 1 or span.home is not self._strategy:
+            return None
+        if not self._strategy.lends_again(span, size):
+            return None
+        block = Block(self, span, nbytes, label)
+        key, before = id(block), id(old)
+        # No call from here on, see `strategies`.
+        del notes[0], lent[before]
+        old._count = 0
+        lent[key] = block
+        self._hits += 1
+        self._allocations += 1
+        return block
 
     def _lend_aside(self, nbytes: int, label: Any) -> Block | None:
         """For a finalizer that asks for memory while it interrupts this very pool at work."""

@@ -58,6 +58,10 @@ class Strategy:
         """Takes back a span that was lent."""
         raise NotImplementedError
 
+    def lends_again(self, span: Span, size: int) -> bool:
+        """Whether a lent span that comes back now is what a request of this size gets."""
+        return False
+
     def spare(self) -> Span | None:
         """A kept span that is all of its memory, which may be freed once the span is lent."""
         raise NotImplementedError
@@ -111,6 +115,9 @@ class Bins(Strategy):
             bins[size] = spans
             spans += (span,)
         span.free = True
+
+    def lends_again(self, span: Span, size: int) -> bool:
+        return span.size == size and self.keeps and size not in self._bins
 
     def spare(self) -> Span | None:
         return next(iter(self._bins.values()))[-1] if self._bins else None
