@@ -213,6 +213,35 @@ def erf_pieces() -> tuple[list[float], list[list[float]]]:
     return centers, pieces
 
 
+def erfc_piece(degree: int = 11) -> tuple[list[float], tuple[float, float], float]:
+    """erfc(a) = exp(-a**2) S((a - 2) / (a + 2)) / (a + 2) from 0 to 10.1, and 1 at 0.
+
+    Coefficients of powers in float32, each rounded before the others are fitted again, highest
+    power first; the constant in two parts, by which S is exact at -1; log2 of the largest error.
+    """
+    edge = (10.1 - 2) / 12.1
+    t = np.cos(np.pi * (np.arange(600) + 0.5) / 600) * (edge + 1) / 2 + (edge - 1) / 2
+    t = np.append(t, -1.0)
+    a = [2 * (1 + mp.mpf(float(v))) / (1 - mp.mpf(float(v))) for v in t]
+    y = np.array([float(mp.exp(v * v) * mp.erfc(v) * (v + 2)) for v in a])
+    rest, found = y.copy(), []
+    for k in range(1, degree + 1):
+        free = [0, *range(k, degree + 1)]
+        columns = np.stack([t**j / y for j in free], 1)
+        weights = np.ones(len(t))
+        for _ in range(60):
+            scaled = weights[:, None]
+            solved = np.linalg.lstsq(columns * scaled, rest / y * weights, rcond=None)[0]
+            off = abs(columns @ solved - rest / y)
+            weights *= (off / off.max() + 0.02) ** 0.3
+            weights = np.maximum(weights / weights.max(), 1e-3)
+        found.append(float(np.float32(solved[1])))
+        rest = rest - found[-1] * t**k
+    last = np.float32(rest[-1])
+    error = np.log2(abs((rest - rest[-1]) / y).max())
+    return found[::-1], (float(last), float(np.float32(rest[-1] - last))), float(error)
+
+
 def main() -> None:
     """Prints `ingle/fusion/kernel/functions/coefficients.py`."""
     mp.mp.dps = 40
@@ -229,6 +258,12 @@ def main() -> None:
             out("\n    ".join([f"{name}{dtype[5:]} = (", *lines]) + "\n)  # fmt: skip\n")
             errors.append(f"2**{error:.1f} in {dtype}")
         out(f'"""Error {", ".join(errors)}."""\n')
+    powers, (last, more), worst = erfc_piece()
+    shown = ", ".join(f"{c:.9g}" for c in powers)
+    lines = textwrap.wrap(shown + ",", 95, break_on_hyphens=False)
+    out("\n    ".join(["ERFC32 = (", *lines]) + "\n)  # fmt: skip\n")
+    out(f"ERFC_LAST32 = ({last:.9g}, {more:.9g})\n")
+    out(f'"""Error 2**{worst:.1f} in float32; the last one is in two parts, and exact at -1."""\n')
     centers, pieces = erf_pieces()
     columns = [centers, *map(list, zip(*pieces, strict=True))]
     out("ERF_PIECES32 = (\n")

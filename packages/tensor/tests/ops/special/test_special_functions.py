@@ -10,6 +10,7 @@ import pytest
 import ingle.tensor as it
 from ingle.autodiff import grad
 from ingle.tensor.errors import ArgumentError, DTypeError, GradientError
+from ingle.tensor.operation import OPERATIONS
 from ingle.tensor.ops.special.short import short_exp, short_ndtr
 
 special: Any = pytest.importorskip("scipy.special")
@@ -74,6 +75,17 @@ def test_gamma() -> None:
     agree("lgamma", BELOW, special.gammaln, 1e-14, 1e-14)
     assert it.lgamma(at(-INF)).item() == INF
     assert it.lgamma(at(0.5)).item() == pytest.approx(0.5 * np.log(np.pi), rel=4e-16)
+
+
+@pytest.mark.parametrize("name", ["lgamma", "digamma"])
+def test_gradients_through_a_body_at_whole_numbers(name: str) -> None:
+    """The reflection, which others than negative numbers do not take, has poles there."""
+    body: Any = OPERATIONS[name].body
+    x = np.array([0.5, 1.0, 2.0, 3.0, 8.0, 11.0, -0.5, -2.25])
+    got = grad(lambda v: it.sum(body(v)))(at(x)).numpy()
+    want = special.digamma(x) if name == "lgamma" else [
+        float(it.polygamma(1, at(v)).numpy()) for v in x]  # fmt: skip
+    np.testing.assert_allclose(got, want, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -97,7 +97,7 @@ _BINARY = (
 )
 _UNARY_COMPOSITE = (
     "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-    "atanh erf rsqrt sign inverse_normal "
+    "atanh erf erfc rsqrt sign inverse_normal "
     "short_exp short_exp2 short_ndtr short_reciprocal short_sigmoid short_tanh"
 )
 _BINARY_COMPOSITE = "floor_div rem pow atan2"

@@ -116,8 +116,8 @@ def _whole_power(x: Expression, exponent: int) -> Expression:
 
 _SAME_NAME = (
     "abs", "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "cos", "cosh", "erf",
-    "exp", "expm1", "floor", "inverse_normal", "log", "log10", "log1p", "log2", "round", "rsqrt",
-    "short_exp", "short_ndtr", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+    "erfc", "exp", "expm1", "floor", "inverse_normal", "log", "log10", "log1p", "log2", "round",
+    "rsqrt", "short_exp", "short_ndtr", "sign", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {

@@ -86,6 +86,7 @@ def special(
     domain: Domain,
     body: Callable[..., Any],
     reference: Callable[..., Any] | str | None = None,
+    **facts: Unpack[Facts],
 ) -> Operation:
     """An elementwise function of floats, computed in float64; SciPy has one of the name."""
     return unary(
@@ -98,6 +99,7 @@ def special(
         reference=reference or f"scipy.special:{name}",
         precision="high",
         condition=4,
+        **facts,
     )
 
 

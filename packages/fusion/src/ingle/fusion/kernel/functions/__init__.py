@@ -55,6 +55,7 @@ ERRORS: dict[str, tuple[float, float]] = {
     "cos": (1.6, 0.8),
     "cosh": (1.4, 1.4),
     "erf": (1.9, 1.1),
+    "erfc": (2.1, 3.5),
     "exp": (0.9, 0.9),
     "exp2": (1.0, 1.0),
     "expm1": (1.5, 1.9),

@@ -45,6 +45,15 @@ def reduce(x: Expression) -> tuple[Expression, Expression]:
     return n, (-n).fma(limits.ln2[1], r)
 
 
+def reduce_difference(x: Expression, less: Expression) -> tuple[Expression, ...]:
+    """n, r and what r lacks, of x minus a small number; x within the limits."""
+    limits = _LIMITS[x.dtype]
+    n = x.fma(1 / math.log(2), limits.magic) - limits.magic
+    most, small = (-n).fma(limits.ln2[0], x), n.fma(limits.ln2[1], less)
+    r = most - small
+    return n, r, (most - r) - small
+
+
 def exp_reduced(r: Expression) -> Expression:
     """exp(r) for |r| <= ln(2) / 2."""
     return r.polynomial((*_EXP[r.dtype], 1.0, 1.0))

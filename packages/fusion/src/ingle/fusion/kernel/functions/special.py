@@ -1,11 +1,14 @@
-"""The error function."""
+"""The error function and its complement."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
+from ingle.tensor.ops.special import _approximations as fits
+
 from ..expression import Expression, copysign, where
 from . import coefficients as c
+from .exponential import reduce_difference
 
 _MIDDLE = (1.25 + 3.92) / 2
 _LAST = 3.875 - 2.0**-22
@@ -50,6 +53,47 @@ def _erf64(a: Expression) -> Expression:
     return where(a < 1.0, near, far)
 
 
+def erfc(dtype: str, x: Expression) -> Expression:
+    return _erfc32(x) if dtype == "float32" else _erfc64(x)
+
+
+def _erfc32(x: Expression) -> Expression:
+    """exp(-a**2) times one piece that is 1 at 0, for a from 0 to where the nearest float32 is 0.
+
+    What is lost of the square, of both quotients and of the polynomial's last sum comes back in the
+    end, so that one rounding counts: of the sum of a quotient and a small multiple of it.
+    """
+    a = abs(x).at_most(10.1)
+    square = a * a
+    n, r, part = reduce_difference(-square, a.call("residue", a))
+    part = (r * r).fma(r.polynomial(c.EXP32), part)
+    above, below = a + 2.0, a - 2.0
+    about = 1.0 / above
+    beyond = a - (above - 2.0)  # what `above` lacks
+    t = below / above
+    off = ((below - t * above) - t.call("residue", above)) + (a - (below + 2.0)) - t * beyond
+    last, more = c.ERFC_LAST32
+    slope = t.polynomial(c.ERFC32)
+    total = t.fma(slope, last)
+    lost = t.fma(slope, last - total) + more
+    lost = (off * about).fma(t.fma(2 * c.ERFC32[-2], c.ERFC32[-1]), lost)
+    ratio = total / above
+    rest = ((total - ratio * above) - ratio.call("residue", above)) + (lost - ratio * beyond)
+    growth = r.fma(ratio, part.fma(ratio, rest * about))
+    out = (ratio + growth).call("scale", n)
+    return where(x < 0.0, 2.0 - out, out)
+
+
+def _erfc64(x: Expression) -> Expression:
+    """As the operation's body: 1 - erf(x) up to 1/2, then by a square that is exact."""
+    far = x > 0.5
+    size = where(far, x.at_most(30.0), 1.0)
+    short = (size * 64.0).call("round") * (1 / 64)
+    decay = (-(short * short)).call("exp") * ((short - size) * (short + size)).call("exp")
+    scaled = ((size - 3.75) / (size + 3.75)).polynomial(fits.ERFCX) / (size + size + 1.0)
+    return where(far, decay * scaled, 1.0 - where(far, 0.0, x).call("erf"))
+
+
 def sign(dtype: str, x: Expression) -> Expression:
     """-1, 0 or 1; NaN stays."""
     if dtype.startswith("float"):
@@ -58,4 +102,8 @@ def sign(dtype: str, x: Expression) -> Expression:
     return where(x < 0, -1, positive) if dtype.startswith("int") else positive
 
 
-EXPANSIONS: dict[str, Callable[..., Expression]] = {"erf": erf, "sign": sign}
+EXPANSIONS: dict[str, Callable[..., Expression]] = {
+    "erf": erf,
+    "erfc": erfc,
+    "sign": sign,
+}

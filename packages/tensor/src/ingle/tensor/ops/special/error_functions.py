@@ -73,6 +73,7 @@ _ERFC = special(
     vjp=lambda g, x: g * (exp(-(x * x)) * -_TWO_OVER_ROOT_PI),
     domain=(-4.0, 6.0),
     body=_erfc,
+    cost="expensive",
 ).op()
 
 

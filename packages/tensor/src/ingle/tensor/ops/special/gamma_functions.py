@@ -85,8 +85,10 @@ def _lgamma(x: Tensor) -> Tensor:
     stirling = (large - 0.5) * (logarithm - 1) + (_HALF_LOG_TWO_PI - 0.5) + series
     found = where(far, stirling, below)
     # gamma(x) gamma(-x) = -pi / (x sin(pi x))
-    sine = _sine(where(size == math.inf, 0.0, size))
-    reflected = math.log(math.pi) - log(size * sine) - found
+    # Others take a half, where the sine has no pole: its gradient is theirs times 0.
+    turns = where(wide < 0, where(size == math.inf, 0.0, size), 0.5)
+    sine = _sine(turns)
+    reflected = math.log(math.pi) - log(where(wide < 0, size, 0.5) * sine) - found
     found = where(wide < 0, where(sine == 0, math.inf, reflected), found)
     return astype(where(wide == -math.inf, math.inf, found), x.dtype)
 
@@ -153,7 +155,8 @@ def _digamma(x: Tensor) -> Tensor:
     off = (at - _ROOT) - _ROOT_REST
     close = abs(off) < 0.45
     found = where(close, off * polynomial(where(close, off / 0.45, 0.0), fits.DIGAMMA), found)
-    turned = found - math.pi / tan((wide - round(wide)) * math.pi)
+    # Others take a quarter, as gradients of the pole at whole numbers would be theirs times 0.
+    turned = found - math.pi / tan(where(negative, wide - round(wide), 0.25) * math.pi)
     pole = where(wide == 0, where(signbit(wide), math.inf, -math.inf), math.nan)
     turned = where(wide == round(wide), pole, turned)
     return astype(where(negative, turned, found), x.dtype)
