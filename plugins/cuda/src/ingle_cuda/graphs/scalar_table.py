@@ -37,9 +37,6 @@ class ScalarTable:
         backend: of the GPU.
         steps: the kernels in order.
         dtypes: of the plan's scalars.
-
-    Attributes:
-        varies: whether some were others than in the run before, twice at least.
     """
 
     def __init__(
@@ -74,7 +71,7 @@ class ScalarTable:
         self._written: list[int] | None = None
         self._host: HostNumbers | None = None
         self._handed: list[int] | None = None
-        self.varies = self._is_known = self._is_filled = False
+        self._is_filled = False
 
     @property
     def address(self) -> int:
@@ -122,10 +119,10 @@ class ScalarTable:
         none can be had while it is captured.
 
         Args:
-            whole: whether it is a step that writes over its inputs: most have another number in
-                each run.
+            whole: whether it is a step that writes over its inputs. Most have another number in
+                each run, and wait for checks; the GPU may be far behind where other graphs begin.
         """
-        found = bool(self._read) and (whole or self.varies)
+        found = bool(self._read) and whole
         if found and self._host is None:
             self._host = HostNumbers(self._backend, self._count)
         return found
@@ -170,8 +167,6 @@ class ScalarTable:
         # The same object has the same bits; an equal one, such as -0.0, may have others.
         others = [n for n, other in zip(count(), map(is_not, given, before)) if other]
         if others:
-            self.varies = self._is_known
-            self._is_known = True
             bits = bits.copy()
             for n in others:
                 bits[n] = bits_of_number(given[n], self._dtypes[n])
