@@ -27,7 +27,7 @@ from .winograd_results_ir import ResultCode
 DEPTH = 128
 """Channels that are summed by themselves: so errors are about those of tiles that slide."""
 SHALLOW = 32
-"""The same where tiles are high: it takes some hundredths of the time, and errors are three quarters."""
+"""The same where tiles are high: errors are three quarters, for some hundredths of the time."""
 
 
 def winograd_source(form: PatchForm, target: Target) -> IRSource:
