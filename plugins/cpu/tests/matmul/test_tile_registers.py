@@ -156,6 +156,15 @@ def test_bytes_are_exact(
     np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
 
 
+@pytest.mark.parametrize("dtypes", [k for k in TILES if "int8" in k[0]])
+@pytest.mark.parametrize("k", [2, 6, 62, 1026])
+def test_bytes_that_are_no_whole_elements_are_summed_all(dtypes: tuple[str, str], k: int) -> None:
+    a, b = some_bytes((64, k), dtypes[0]), some_bytes((k, 70), dtypes[1], 1)
+    c = np.zeros((64, 70), np.int32)
+    multiply(a, b, [c])
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b.astype(np.int32))
+
+
 @pytest.mark.parametrize("dtypes", TILES)
 @pytest.mark.parametrize("lying", ["", LINES])
 def test_tiles_are_instructions_of_the_processor(dtypes: tuple[str, str], lying: str) -> None:

@@ -48,21 +48,21 @@ class Problem(NamedTuple):
     def packed_kind(self) -> str:
         """The kind of tile that takes it from panels; its sizes and dtypes decide."""
         dtypes = self.a_dtype, self.b_dtype
-        if dtypes in TILES and self._fills_tiles and multiplies_tiles(self.a_dtype):
-            return TILES[dtypes]
+        tiles = TILES.get(dtypes)
+        if tiles and self._fills_tiles(tiles) and multiplies_tiles(self.a_dtype):
+            return tiles
         if self.a_dtype in BYTES:
             return QUADS[dtypes] if takes_quads(self.k) else WORDS
-        pairs = dtypes == ("bfloat16", "bfloat16") and self._is_even and multiplies_pairs()
+        pairs = dtypes == ("bfloat16", "bfloat16") and self._has_whole(2) and multiplies_pairs()
         return "pairs" if pairs else "packed"
 
-    @property
-    def _is_even(self) -> bool:
-        """Whether k is made of pairs."""
-        return self.k > 0 and self.k % 2 == 0 and self.windows is None
+    def _has_whole(self, numbers: int) -> bool:
+        """Whether k is made of elements of so many numbers."""
+        return self.k > 0 and self.k % numbers == 0 and self.windows is None
 
-    @property
-    def _fills_tiles(self) -> bool:
-        return self._is_even and min(self.m, self.n) >= FEWEST_OF_TILES
+    def _fills_tiles(self, kind: str) -> bool:
+        whole = self._has_whole(Tile(kind, 1, 1).numbers)
+        return whole and min(self.m, self.n) >= FEWEST_OF_TILES
 
     @property
     def at_once(self) -> int:
