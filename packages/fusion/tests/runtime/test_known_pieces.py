@@ -155,6 +155,18 @@ def test_keys_of_tensors_are_known_by_shapes_alone(name):
         x[KEYS[name](it.asarray([0, 9, 0]), it.asarray([0, 9, 0]))].numpy()
 
 
+@pytest.mark.parametrize("held", [lambda n: it.asarray(n), lambda n: it.Cell(it.asarray(n))])
+def test_slices_from_and_to_tensors_are_read_each_time(held):
+    array, i = np.arange(24, dtype="f").reshape(6, 4), np.asarray([0, 2, 3])
+    x, ours = it.asarray(array), it.asarray(i)
+    for _ in range(TIMES):
+        for n in range(3):
+            first, last = held(n), held(n + 2)
+            np.testing.assert_array_equal(x[first:last, ours].numpy(), array[n : n + 2, i])
+            np.testing.assert_array_equal(x[ours, first:last].numpy(), array[i, n : n + 2])
+            np.testing.assert_array_equal(x[ours, :: held(n + 1)].numpy(), array[i, :: n + 1])
+
+
 def test_values_that_do_not_fit_are_refused_each_time():
     x = it.asarray(np.zeros((3, 4), "f"))
     whole = it.asarray([1, 2, 3])

@@ -226,9 +226,13 @@ def _read(values: Sequence[Any], weak: bool, key: list[Any], given: list[Any]) -
             if not _read(x, weak, key, given):
                 return False
         elif kind is slice:
-            key.append(kind)
-            if not _read((x.start, x.stop, x.step), False, key, given):
+            # A tensor there is a number that is read, and no operand that a call could be known by.
+            bounds = x.start, x.stop, x.step
+            if any([type(n) not in _PLAIN for n in bounds]):  # noqa: C419 (faster)
                 return False
+            key.append(kind)
+            for n in bounds:
+                key += (type(n), n)
         else:
             show = getattr(kind, "__ingle_tensor__", None)
             if show is None:
