@@ -318,8 +318,10 @@ def _chosen(x: Handle, key: Any) -> tuple[Tensor, Tensor] | None:
         return None
     if key.shape != x.shape[: key.ndim] or not key.size:
         return None
-    rows = reshape(wrap(x), (key.size, *x.shape[key.ndim :]))
-    places = indices_of(reshape(key, (key.size,)))
+    rows = wrap(x)
+    if key.ndim > 1:
+        rows, key = reshape(rows, (key.size, *x.shape[key.ndim :])), reshape(key, (key.size,))
+    places = indices_of(key)
     return rows, reshape(places, places.shape[1:])
 
 
