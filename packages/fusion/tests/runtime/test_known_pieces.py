@@ -150,6 +150,13 @@ def test_keys_of_tensors_are_known_by_shapes_alone(name):
         np.testing.assert_array_equal(grad, expected)
         with no_grad():
             np.testing.assert_array_equal(y[ours].numpy(), array[key])
+        added, number = array.copy(), float(rng.normal())
+        np.add.at(added, key, np.float32(number))
+        np.testing.assert_allclose(x.at[ours].add(number).numpy(), added, rtol=1e-6)
+        row = rng.normal(size=array[key].shape[-1:]).astype("f")
+        np.add.at(added, key, row)
+        found = x.at[ours].add(number).at[ours].add(it.asarray(row))
+        np.testing.assert_allclose(found.numpy(), added, rtol=1e-5, atol=1e-6)
     assert any(type(k) is tuple and k[0].__name__ == "_by_any" for k, v in calls.known.items() if v)
     with pytest.raises(IndexError):
         x[KEYS[name](it.asarray([0, 9, 0]), it.asarray([0, 9, 0]))].numpy()

@@ -58,7 +58,7 @@ def getitem(x: TensorLike, key: Any, /) -> Tensor:
     chosen = _chosen(handle, key)
     if chosen is not None:
         return take(*chosen, axis=0)
-    if type(key) is tuple and not any([type(e) in (int, list) for e in key]):  # noqa: C419 (faster)
+    if _is_of_tensors(key):
         return _by_tensors(x, key)
     return _by_any(x, key)
 
@@ -74,7 +74,11 @@ def _by_any(x: TensorLike, key: Any) -> Tensor:
 
 
 _by_tensors = remembered(_by_any)
-"""For keys without numbers, of which there are ever other ones."""
+
+
+def _is_of_tensors(key: Any) -> bool:
+    """Whether it is a key without numbers and lists, of which there are ever other ones."""
+    return type(key) is tuple and not any([type(e) in (int, list) for e in key])  # noqa: C419 (faster)
 
 
 def updated(x: TensorLike, key: Any, value: Any, /, how: How = "set") -> Tensor:
@@ -114,6 +118,13 @@ def updated(x: TensorLike, key: Any, value: Any, /, how: How = "set") -> Tensor:
         rows, places = chosen
         values = fitted(values, (*places.shape, *rows.shape[1:]))
         return reshape(_scattered(rows, places, values, 0, how), tensor.shape)
+    if hasattr(key, "_handle") or _is_of_tensors(key):
+        return _replaced_by_tensors(tensor, key, values, how)
+    return _replaced_by_any(tensor, key, values, how)
+
+
+def _replaced_by_any(tensor: Tensor, key: Any, values: Tensor, how: How) -> Tensor:
+    handle = tensor._handle
     plan = read_key(key, handle)
     piece = _basic(tensor, plan)
     if plan.advanced:
@@ -124,6 +135,9 @@ def updated(x: TensorLike, key: Any, value: Any, /, how: How = "set") -> Tensor:
     if piece.shape == tensor.shape and all(s == 1 for s in plan.steps):
         return piece
     return slice_update(tensor, piece, plan.starts, plan.steps)
+
+
+_replaced_by_tensors = remembered(_replaced_by_any)
 
 
 How = Literal["set", "add", "multiply", "divide", "max", "min"]
