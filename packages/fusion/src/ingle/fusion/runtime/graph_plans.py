@@ -34,7 +34,7 @@ from .sized_graph import SizedGraph, owning
 
 SLICED = 32
 """Operations from which on a plan is made in slices."""
-SLICE, LEAST_SLICE, LATER = 2, 128, 24
+SLICE, LEAST_SLICE, LATER = 3, 192, 24
 """Steps of planning in a slice: so many for each operation, which take less than a run without a
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
 SLICES_OF_A_FORM = 16
