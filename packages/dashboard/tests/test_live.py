@@ -21,7 +21,7 @@ from ingle.tensor.cli import main
 from ingle.train import Control, RunFacts
 
 TRAINING = """
-    import sys, time
+    import os, sys, time
     import numpy as np
     import ingle.tensor as it
     from ingle import nn, optim
@@ -34,7 +34,7 @@ TRAINING = """
             time.sleep(0.02)
             if learner.steps == 5:
                 print("printed meanwhile")
-            if {die} and learner.steps == 100:
+            if {die} and os.path.exists(sys.argv[1] + "/now"):
                 raise RuntimeError("out of luck")
 
     it.random.seed(0)
@@ -163,8 +163,9 @@ def test_training_goes_on_without_the_dashboard(tmp_path, how):
 @needs_tmux
 def test_an_exception_is_seen_when_the_dashboard_is_gone(tmp_path):
     with Terminal(tmp_path, 120, 40) as terminal:
-        terminal.type(script(tmp_path, 60, die=True))
+        terminal.type(script(tmp_path, 500, die=True))
         terminal.wait("● training")
+        (tmp_path / "now").touch()
         terminal.wait("out of luck")
         assert not terminal.alternate()
         assert "Traceback" in terminal.history()
