@@ -44,7 +44,8 @@ class Processes:
 
     def begin(self, pause: int = 0) -> LaterPlans:
         it.zeros(1, device="cpu").tolist()
-        self.backend.noted(short=False)
+        for _ in range(2):
+            self.backend.noted(short=False)
         planner = plan_cache.PlanCache(self.backend.inner)
         planner.later = LaterPlans(1.0, pause)
         self._monkeypatch.setattr(self.backend, "planner", planner)
