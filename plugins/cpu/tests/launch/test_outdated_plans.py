@@ -137,3 +137,19 @@ def test_a_compiled_function_has_the_plan_of_now_at_once(processes, monkeypatch)
     processes.begin()
     assert same_bits(compile(function)(x).numpy(), expected)
     assert processes.built == 1
+
+
+def test_one_that_is_waited_for_does_not_end_what_is_made_beside(processes, monkeypatch):
+    """A plan for numbers that take another way is of the same graph."""
+    monkeypatch.setattr(Winners, "agrees", lambda *_: False)
+    later = processes.begin(pause=4)
+    step()
+    (form,) = [f for f in processes.backend.planner._forms.values() if f.executable is not None]
+    (waiting,) = later.waiting
+    assert form.executable._kept.get(waiting.args[0]) is not None
+    assert processes.built == 1
+    assert form.executable.is_outdated
+    before = form.executable.newest
+    processes.run_until_made(later)
+    assert processes.built == 2
+    assert form.executable.newest is not before

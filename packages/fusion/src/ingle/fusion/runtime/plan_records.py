@@ -81,17 +81,23 @@ class StoredPlans:
             data = read(self._device, self._plan_store, self._graph, content)
             if data is not None and data.host.function()(*numbers) is not None:
                 if any(map(self._is_outdated, data.steps)):
+                    if not as_it_is:
+                        return self._anew(name, data)
                     self.outdated = name, data
-                    return data if as_it_is else self.renewed()
+                    return data
                 if any(isinstance(s, KernelRun) and s.executable.renewed for s in data.steps):
                     self._keep(name, data)
                 return data
         return None
 
     def renewed(self) -> PlanData:
-        """What was read last and is outdated, as it would be made now; it is kept in its place."""
+        """What was read as it is, as it would be made now; it is kept in its place."""
         assert self.outdated is not None
-        name, data = self.outdated
+        data = self._anew(*self.outdated)
+        self.outdated = None
+        return data
+
+    def _anew(self, name: str, data: PlanData) -> PlanData:
         anew = self._plan_store.anew
         steps = [
             KernelRun(anew(step.executable), step.roots) if self._is_outdated(step) else step  # type: ignore[union-attr]
@@ -99,7 +105,6 @@ class StoredPlans:
         ]
         data = data._replace(steps=steps)
         self._keep(name, data)
-        self.outdated = None
         return data
 
     def _is_outdated(self, step: KernelRun | HostCall) -> bool:
