@@ -133,6 +133,24 @@ def test_numbers_that_differ_are_told_apart():
     )
 
 
+def test_numbers_and_tensors_of_one_element_are_told_apart():
+    bound = it.asarray(1.0)
+
+    def slopes(x):
+        made = []
+        for ends in [(0.0, bound)] * TIMES + [(bound, 0.0)] * TIMES:
+            x = require_grad(x)
+            made.append(it.clip(x, *ends).backward(it.ones(3))[x])
+        return tuple(made)
+
+    x = it.asarray([-1.0, 0.5, 3.0])
+    want = by_rules(slopes, x)
+    assert str(graph_of(slopes, x)) == want
+    assert "clip" in known()
+    got = [g.tolist() for g in compile(slopes)(x)]
+    assert got == [[0.0, 1.0, 0.0]] * TIMES + [[0.0] * 3] * TIMES
+
+
 def test_numbers_of_each_call_are_followed():
     def slopes(x, n):
         x = require_grad(x)

@@ -64,10 +64,11 @@ def pulled(node: Node, cotangents: Cotangents, base: Backend) -> Cotangents:
         base: records the operations; see `knows_rules`.
     """
     given = [g._handle for g in cotangents if g is not None]
-    numbers: list[Any] = []
+    numbers: list[Any] = []  # None for what is none: one of two operands without axes may be
     for x in node.kept_values():
         if type(x) is not Scalar:
             given.append(x)  # type: ignore[arg-type]
+            numbers.append(None)
         elif is_followed(x.value):
             return node.pull(cotangents, False)
         else:
