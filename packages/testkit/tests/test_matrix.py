@@ -153,9 +153,9 @@ def test_when_it_is_ended_the_table_comes_and_nothing_is_left(tmp_path, number):
         "    time.sleep(600)\n"
     )
     started = subprocess.Popen(
-        [sys.executable, "-m", "ingle.testkit.matrix", "--backend=numpy", f"--tests=it={file}",
-         "--workers=2"],
-        stdout=subprocess.PIPE, text=True, preexec_fn=lambda: signal.signal(2, signal.SIG_IGN),
+        ["sh", "-c", 'trap "" INT; exec "$@"', "sh", sys.executable, "-m", "ingle.testkit.matrix",
+         "--backend=numpy", f"--tests=it={file}", "--workers=2"],
+        stdout=subprocess.PIPE, text=True,
     )  # fmt: skip
     while not (begun.is_file() and begun.read_text()):
         assert started.poll() is None
