@@ -18,7 +18,7 @@ from ingle.tensor.operation import Op
 
 from .errors import PlanWarning
 from .former_values import FormerValues
-from .ir.graph import LogEntry, read_log
+from .ir.graph import LogEntry, has_halves, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
 from .record.written_out import StepEntries
@@ -178,7 +178,7 @@ class LazyStream(Log):
 
     def _note_read(self) -> None:
         short = len(self._handles) <= FEW or self._is_short()
-        brief = not short and self._is_short(LONG, TINY)
+        brief = not short and self._is_short(LONG, TINY) and not has_halves(self.written)
         self.backend.noted(short, self.written if brief else None)
 
     def start(self) -> None:
@@ -341,8 +341,7 @@ class LazyStream(Log):
         if len(self.written) > long or any([math.prod(x.shape) > most for x in self.given]):  # noqa: C419 (faster)
             return False
         # What is inlined is many operations.
-        inlined = [e for e in self.written if type(e[0]) is Op and e[0].operation.traits.inlined]
-        return not inlined
+        return not any(type(e[0]) is Op and e[0].operation.traits.inlined for e in self.written)
 
 
 def _with_asked(asked: Mapping[int, tuple[str, Line]], text: str) -> str:

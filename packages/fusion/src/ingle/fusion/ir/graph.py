@@ -168,6 +168,19 @@ def constant_entry(number: Any, dtype: DType) -> LogEntry:
     return ("constant", dtype, typed_key(number), number)
 
 
+def has_halves(log: Sequence[LogEntry]) -> bool:
+    """Whether a log computes with half types, which have other bits in a plan than one by one."""
+    for entry in log:
+        head = entry[0]
+        if type(head) is Op:
+            dtypes = [x for x in head.attributes.values() if type(x) is DType]
+        else:
+            dtypes = [entry[2 if head == "input" else 1]]
+        if any(dtype.name in HALVES for dtype in dtypes):
+            return True
+    return False
+
+
 _numbers: dict[DType, Aval] = {}
 """What is known of a number of each dtype."""
 

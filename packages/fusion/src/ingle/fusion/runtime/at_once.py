@@ -15,6 +15,7 @@ from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.operation import Op, infer
 
 from ..ir.graph import LogEntry
+from ..kernel.code import HALVES
 from ..record.log import LazyHandle
 from ..stream import LONG, SHORT, SMALL, TINY, LazyStream
 from .ready_calls import Call, Key, ReadyCalls, key_of, keys_of
@@ -26,7 +27,7 @@ READ = 8
 """After so many streams in turn that were short and read, the next one is taken to be, too."""
 FEW, AHEAD = SHORT - 1, LONG // 2
 """So many operations may run as they come before one of them is read, of any size and of very few
-elements: as many as a short stream has."""
+elements that are no half types: as many as a short stream has."""
 
 
 BRIEF = 4
@@ -217,7 +218,7 @@ def _ends(streams: Streams, inputs: Sequence[Handle | Scalar]) -> bool:
     """Whether so many operations ran as they came that this one is recorded."""
     if streams.ahead >= AHEAD:
         return True
-    return any(x.shape and math.prod(x.shape) > TINY for x in inputs)
+    return any(math.prod(x.shape) > TINY or x.dtype.name in HALVES for x in inputs)
 
 
 def _is_small(op: Op, inputs: Sequence[Handle | Scalar]) -> bool:
