@@ -229,6 +229,18 @@ def test_what_is_read_after_a_few_operations_is_not_written_down(below):
     assert waits(x + 1.0), "more operations than a few were read"
 
 
+def test_what_makes_many_elements_of_few_is_written_down_with_what_follows(below):
+    """All pairs of a few, say: by itself it would fill memory that the rest reads again."""
+    x = it.asarray(np.linspace(0, 1, 200, dtype="f"))
+    assert len(x) ** 2 > SMALL
+    for n in range(READ + 4):
+        pairs = x[:, None] - x
+        assert waits(pairs), n
+        found = it.mean(it.exp(-pairs * pairs * 3.0) + 0.5, axis=1).numpy()
+        wanted = np.subtract.outer(*[np.linspace(0, 1, 200)] * 2)
+        np.testing.assert_allclose(found, (np.exp(-(wanted**2) * 3) + 0.5).mean(axis=1), rtol=1e-5)
+
+
 def test_the_same_few_operations_on_few_elements_are_not_written_down(below):
     """More than a short stream has, as where a small network is asked once and again; not on more
     elements, nor where each time has other sizes."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from ingle.tensor.call_steps import CallSteps
-from ingle.tensor.contract import Aval, Handle, Scalar
+from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.operation import Op, infer
 
@@ -95,7 +95,7 @@ class AtOnce:
     def operation(
         self, op: Op, inputs: Sequence[Handle | Scalar], streams: Streams
     ) -> tuple[LazyHandle, ...] | None:
-        """An operation on few elements, or that makes few of many; None where that does not go."""
+        """An operation that makes few elements; None where that does not go."""
         calls, key = self.calls, key_of(op, inputs)
         call = calls.known.get(key)
         ends = streams.ahead >= FEW and _ends(streams, inputs)
@@ -222,20 +222,19 @@ def _ends(streams: Streams, inputs: Sequence[Handle | Scalar]) -> bool:
 
 
 def _is_small(op: Op, inputs: Sequence[Handle | Scalar]) -> bool:
-    """Whether an operation is on few elements, or makes few of many."""
-    results = infer(op, inputs)
-    for x in inputs:
-        if x.shape and math.prod(x.shape) > SMALL and not _condenses(op, results, x):
-            return False
-    return True
+    """Whether an operation makes few elements, of few or in one pass: with many, it is to share
+    that pass with what comes next."""
+    if any([math.prod(a.shape) > SMALL for a in infer(op, inputs)]):  # noqa: C419 (faster)
+        return False
+    return all(math.prod(x.shape) <= SMALL or _condenses(op, x) for x in inputs)
 
 
-def _condenses(op: Op, results: Sequence[Aval], x: Handle | Scalar) -> bool:
-    """Whether an operation makes few elements of a large operand, as a sum or a row times a matrix
-    does: neighbours to share its one pass with would save nothing.
+def _condenses(op: Op, x: Handle | Scalar) -> bool:
+    """Whether an operation that makes few elements does so in one pass over a large operand, as a
+    sum or a row times a matrix does: neighbours to share it with would save nothing.
 
     A view would hold the operand; half types have other bits in a plan than one by one.
     """
-    if op.operation.traits.family == "movement" or (x.dtype.is_floating and x.dtype.itemsize < 4):
-        return False
-    return all([math.prod(a.shape) <= SMALL for a in results])  # noqa: C419 (faster)
+    return op.operation.traits.family != "movement" and not (
+        x.dtype.is_floating and x.dtype.itemsize < 4
+    )
