@@ -12,9 +12,9 @@ CHEAP = {
 }  # fmt: skip
 ROOT = {"divide", "reciprocal", "rsqrt", "sqrt"}
 EXPENSIVE = {
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "exp",
-    "expm1", "log", "log10", "log1p", "log2", "pow", "random_bits", "random_pairs", "short_exp",
-    "short_ndtr", "sin", "sinh", "take", "take_along_axis", "tan", "tanh",
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "erf", "erfc",
+    "exp", "expm1", "log", "log10", "log1p", "log2", "pow", "random_bits", "random_pairs",
+    "short_exp", "short_ndtr", "sin", "sinh", "take", "take_along_axis", "tan", "tanh",
 }  # fmt: skip
 DISCONTINUOUS = {
     "ceil", "equal", "floor", "floor_divide", "greater", "greater_equal", "isfinite", "isinf",
