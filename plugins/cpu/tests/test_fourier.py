@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import numpy as np
 import pytest
 
@@ -69,3 +71,19 @@ def test_without_scipy_numpy_transforms(monkeypatch):
     found = it.fft.rfft(it.asarray(x)).numpy()
     np.testing.assert_array_equal(found, np.fft.rfft(x))
     assert len(fourier._without) == 1
+
+
+def test_a_missing_scipy_keeps_nothing_of_who_asked_for_it_first(monkeypatch):
+    def missing(name):
+        raise ImportError(name)
+
+    monkeypatch.setattr(fourier, "late", missing)
+    monkeypatch.setattr(fourier, "_without", [])
+
+    def first():
+        array = drawn(100, 300)
+        it.fft.rfft(it.asarray(array)).numpy()
+        return weakref.ref(array)
+
+    assert first()() is None
+    assert fourier._without

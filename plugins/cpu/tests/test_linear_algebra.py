@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+import weakref
 from typing import Any
 
 import numpy as np
@@ -123,6 +125,21 @@ def test_systems_agree_with_numpy(dtype: str, a: Any, b: Any, asked: Any) -> Non
     assert asked or 0 in b
 
 
+def test_systems_of_a_stack_keep_one_decomposition_at_a_time(asked: Any) -> None:
+    x, right = regular("float32", 50, 64, 64), drawn("float32", 50, 64, 1)
+    given = it.asarray(x), it.asarray(right)
+    want = it.linalg.solve(*given).numpy()
+    assert asked
+    tracemalloc.start()
+    try:
+        found = it.linalg.solve(*given).numpy()
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    np.testing.assert_array_equal(found, want)
+    assert most < x.nbytes / 2
+
+
 def test_gradients_agree_with_double_precision(asked: Any) -> None:
     x, right = regular("float64", *STACK), drawn("float64", 80, 4)
 
@@ -208,3 +225,19 @@ def test_without_scipy_numpy_computes(monkeypatch: Any) -> None:
         )
         close(found, np.linalg.solve(half, x), "float32")
     assert len(linear_algebra._without) == 1
+
+
+def test_a_missing_scipy_keeps_nothing_of_who_asked_for_it_first(monkeypatch: Any) -> None:
+    def missing(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr(linear_algebra, "late", missing)
+    monkeypatch.setattr(linear_algebra, "_without", [])
+
+    def first() -> Any:
+        array = regular("float32", *STACK)
+        it.linalg.inv(it.asarray(array)).numpy()
+        return weakref.ref(array)
+
+    assert first()() is None
+    assert linear_algebra._without

@@ -23,7 +23,8 @@ MANY = 1 << 14
 """Elements from which on SciPy pays."""
 THREADS = 1 << 17
 """Elements for each thread that is worth waking."""
-_without: list[ImportError] = []
+_without: list[str] = []
+"""Why there is no SciPy: the error itself would keep what its first caller had."""
 
 
 def _scipy() -> ModuleType | None:
@@ -33,7 +34,7 @@ def _scipy() -> ModuleType | None:
     try:
         return late("scipy.fft")
     except ImportError as error:
-        _without.append(error)
+        _without.append(str(error))
         return None
 
 

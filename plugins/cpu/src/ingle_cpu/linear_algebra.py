@@ -40,7 +40,8 @@ FEWEST_ROWS = 32
 FEWEST_FOR_TWO = 64
 """The same of a decomposition by several calls."""
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
-_without: list[ImportError] = []
+_without: list[str] = []
+"""Why there is no SciPy: the error itself would keep what its first caller had."""
 
 
 def is_large(shape: Sequence[int], fewest: int = FEWEST_ROWS) -> bool:
@@ -60,7 +61,7 @@ def _scipy() -> ModuleType | None:
     try:
         return late("scipy.linalg.lapack")
     except ImportError as error:
-        _without.append(error)
+        _without.append(str(error))
         return None
 
 
@@ -126,12 +127,16 @@ def _solve(routines: _Routines, x1: Array, x2: Array) -> Array:
     out = np.empty((*lead, *x2.shape[-2:]), x2.dtype)
     right = _flat(np.broadcast_to(x2, out.shape))
     factors: dict[int, Any] = {}
-    for i, place in enumerate(_places(x1, lead)):
+    places = _places(x1, lead)
+    repeats = len(set(places)) < len(places)
+    for i, place in enumerate(places):
         if place not in factors:  # a matrix that is repeated is decomposed once
             *factors[place], info = routines.getrf(_flat(x1)[place].T)
             _check(info, "Singular matrix")
         _flat(out)[i], info = routines.getrs(*factors[place], right[i], trans=1)
         _check(info, "Singular matrix")
+        if not repeats:
+            factors.clear()
     return out
 
 
