@@ -65,6 +65,47 @@ def test_shapes_dtypes_and_numbers_have_calls_of_their_own(below):
     assert below.called.count("add") == len(operands)
 
 
+def test_more_operations_than_a_few_are_recorded_where_one_of_them_has_no_call(below):
+    """By itself it goes the long way, and all together have a plan."""
+
+    def asked():
+        y = x
+        for n in range(3):
+            y = it.tanh(y * 0.5 + float(n))
+        return y
+
+    x = it.asarray([1.0, 2.0])
+    call = below.ready
+    for has, recorded in (True, 0), (False, 4 * ASKED):
+        below.ready = lambda op, inputs, has=has: (
+            call(op, inputs) if has or op.operation.name != "tanh" else None
+        )
+        x = it.asarray([1.0, 2.0] if has else [1.0, 2.0, 3.0])
+        for _ in range(READ + 3 * ASKED):
+            asked().numpy()
+        waited = 0
+        for _ in range(5 * ASKED):
+            y = asked()
+            waited += y._handle.pending_in is not None
+            expected = x.numpy()
+            for n in range(3):
+                expected = np.tanh(expected * np.float32(0.5) + np.float32(n))
+            np.testing.assert_allclose(y.numpy(), expected, rtol=1e-5)
+        assert waited >= recorded if recorded else not waited
+
+
+def test_a_call_that_is_asked_for_again_and_stays_makes_no_other_ready_anew(below):
+    x, y = it.asarray([1.0, 2.0]), it.asarray([3.0, 4.0])
+    for _ in range(3):
+        it.exp(x).numpy()
+    refused, calls = y._handle.value, x.backend._at_once.calls
+    below.takes = lambda inputs: inputs[0] is not refused
+    version = calls.version
+    for _ in range(3):
+        it.exp(y).numpy()
+    assert calls.version is version
+
+
 def test_operands_that_a_call_does_not_take_go_the_long_way(below):
     x, y = it.asarray([1.0, 2.0]), it.asarray([3.0, 4.0])
     it.exp(x).numpy()

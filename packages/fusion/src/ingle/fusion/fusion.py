@@ -132,7 +132,7 @@ class Fusion:
         streams = self._threads.streams
         rest, streams.rest = streams.rest, False
         if not rest and (short or (brief is not None and brief in streams.brief)):
-            streams.short += 1
+            streams.short, streams.counts = streams.short + 1, not short
             streams.often = streams.often or streams.short >= READ
         elif not rest and brief is not None:
             streams.brief = [*streams.brief[1 - BRIEF :], brief]

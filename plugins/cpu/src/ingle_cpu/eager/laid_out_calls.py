@@ -24,21 +24,24 @@ class LaidOutCalls:
 
     Such operands have plans of their own (see `input_layouts`); to find one by the order of axes
     takes longer than small products do, by the strides alone it does not.
+
+    Attributes:
+        calls: those that there are.
     """
 
     def __init__(self, device: Any) -> None:
         self._device = device
-        self._calls: dict[tuple[Any, ...], DirectCall] = {}
+        self.calls: dict[tuple[Any, ...], DirectCall] = {}
 
     def __call__(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
         """Runs the operation; None where operands lie as none did before."""
-        call = self._calls.get(_strides(inputs))
+        call = self.calls.get(_strides(inputs))
         return None if call is None else call(op, inputs)
 
     def note(self, plans: GraphPlans, inputs: Sequence[Handle | Scalar]) -> None:
         """Remembers the plan that has run for operands that lie so, if a call of it can be made."""
         handles, key = [x for x in inputs if isinstance(x, Handle)], _strides(inputs)
-        if len(handles) != len(inputs) or key in self._calls or len(self._calls) >= MOST:
+        if len(handles) != len(inputs) or key in self.calls or len(self.calls) >= MOST:
             return
         orders = dict(layout_of(self._device, handles, plans.products or ()))
         if not orders or not all(_is_dense(x, orders.get(i)) for i, x in enumerate(handles)):
@@ -47,7 +50,7 @@ class LaidOutCalls:
         make = late("ingle_cpu.eager.direct_call").direct_call
         call = None if plan is None else make(self._device, plan, _place)
         if call is not None:
-            self._calls[key] = call
+            self.calls[key] = call
 
 
 def _strides(inputs: Sequence[Any]) -> tuple[Any, ...]:

@@ -54,7 +54,9 @@ class PlannedOperation:
     @property
     def ready(self) -> DirectCall | None:
         """What runs it with nothing looked up, if anything does."""
-        return self.direct if self._laid_out is None else self._straight
+        return (
+            self._straight if self._laid_out is not None and self._laid_out.calls else self.direct
+        )
 
     def _straight(self, op: Op, inputs: Sequence[Handle | Scalar]) -> list[Handle] | None:
         found = None if self.direct is None else self.direct(op, inputs)

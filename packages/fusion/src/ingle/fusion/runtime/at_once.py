@@ -43,16 +43,17 @@ class Streams:
         ahead: how many operations ran at once since a value was read.
         brief: the logs of the last streams that count as short when they come again.
         often: whether `READ` streams in turn were short, since one that was not.
+        counts: whether the last one that was short only counts as short.
         rest: whether the next one is the rest of more operations than run at once.
     """
 
-    __slots__ = ("ahead", "brief", "last", "often", "rest", "short")
+    __slots__ = ("ahead", "brief", "counts", "last", "often", "rest", "short")
 
     def __init__(self) -> None:
         self.last: LazyStream | None = None
         self.brief: list[Sequence[LogEntry]] = []
         self.short = self.ahead = 0
-        self.often = self.rest = False
+        self.often = self.rest = self.counts = False
 
 
 class ThreadStreams(threading.local):
@@ -98,12 +99,16 @@ class AtOnce:
         """An operation that makes few elements; None where that does not go."""
         calls, key = self.calls, key_of(op, inputs)
         call = calls.known.get(key)
-        ends = streams.ahead >= FEW and _ends(streams, inputs)
+        many, small = streams.ahead >= FEW, call is not None or _is_small(op, inputs)
+        ends = many and _ends(streams, inputs)
+        alone = not small or (call is None and calls.has_none(key))
+        if alone and (many or streams.counts):
+            streams.often, ends = False, True  # by itself it takes longer than in a plan
         if ends or (call is None and op.operation.traits.inlined):
             streams.short = streams.ahead = 0
             streams.rest = True
             return None
-        if call is None and not _is_small(op, inputs):
+        if not small:
             return None
         lowered = _lowered(inputs)
         if lowered is None:

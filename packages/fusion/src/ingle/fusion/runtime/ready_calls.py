@@ -53,6 +53,10 @@ class ReadyCalls:
         self._asked.clear()
         self.version, self.newest = object(), object()
 
+    def has_none(self, key: Key) -> bool:
+        """Whether the backend was asked for a call as often as it is, and has none."""
+        return self._asked.get(key) == ASKED and key not in self.known
+
     def run(self, op: Op, inputs: Sequence[Handle | Scalar], key: Key) -> Sequence[Handle]:
         """Runs an operation that has no call, or whose call does not take these operands."""
         below = self._backend
@@ -67,19 +71,21 @@ class ReadyCalls:
         return found
 
     def _ask(self, op: Op, inputs: Sequence[Handle | Scalar], key: Key) -> None:
-        asked = self._asked.get(key, 0)
-        if asked == ASKED and key not in self.known:
+        if self.has_none(key):
             return
         if len(self._asked) >= MOST:
             self.forget()
-        self._asked[key] = min(asked + 1, ASKED)
-        call, before = self._backend.ready(op, inputs), self.known.pop(key, None)
-        if call is not None:
+        self._asked[key] = min(self._asked.get(key, 0) + 1, ASKED)
+        call, before = self._backend.ready(op, inputs), self.known.get(key)
+        if call == before:  # it takes other operands than these
+            return
+        if call is None:
+            self.known.pop(key, None)
+        else:
             self.known[key] = call
         if before is not None:
             self.version = object()
-        if call is not None or before is not None:
-            self.newest = object()
+        self.newest = object()
 
 
 def key_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Key:
