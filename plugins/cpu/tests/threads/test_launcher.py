@@ -1,12 +1,13 @@
 """Tables as built-in functions of Python."""
 
 import gc
+import weakref
 
 import numpy as np
 import pytest
 
 from ingle_cpu.jit.engine import IRSource, engine
-from ingle_cpu.threads import abi
+from ingle_cpu.threads import abi, launcher
 from ingle_cpu.threads.table import AbortedError, Table, TableEntry
 
 # y[i] = x[i] + args[0]
@@ -107,3 +108,16 @@ def test_a_run_that_was_stopped_says_so() -> None:
         table.after(status)
     assert table.launch(address(x), address(y)) == abi.FINISHED
     assert y.tolist() == [1, 2]
+
+
+def test_a_launcher_holds_what_python_knows_of_it():
+    """Of two threads that make the first ones at once, one has a definition that no cache keeps."""
+    launcher._definition.cache_clear()
+    table = plus(8, 7)
+    definition = weakref.ref(launcher._definition())
+    launcher._definition.cache_clear()
+    gc.collect()
+    assert definition() is not None
+    x, y = np.arange(8), np.zeros(8, np.int64)
+    assert table.launch(x.ctypes.data, y.ctypes.data) == abi.FINISHED
+    np.testing.assert_array_equal(y, x + 7)

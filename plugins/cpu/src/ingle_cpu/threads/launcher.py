@@ -120,7 +120,9 @@ def launcher(run: int, control: int, state: int, bases: np.ndarray, holds: Any) 
         holds: whatever has to live for as long as the function does.
     """
     block = np.array([run, control, state, bases.ctypes.data, len(bases)], np.int64)
+    # Threads that ask at once may make one each, and a cache keeps the last: Python does not.
+    definition = _definition()
     made: Launcher = _new_function()(
-        ctypes.addressof(_definition()), block.ctypes.data, (block, bases, holds)
+        ctypes.addressof(definition), block.ctypes.data, (block, bases, holds, definition)
     )
     return made
