@@ -24,6 +24,8 @@ import numpy as np
 
 RATE, STEPS = 1e-3, 3
 """Of the optimizer, and how many losses are compared."""
+WARM = 27
+"""Steps before any is timed: plain code has plans after some twenty."""
 TOLERANCE = 1e-3
 PORT = "29571"
 
@@ -45,7 +47,7 @@ def data(width: int, batch: int) -> tuple[list[Array], Array, Array]:
 
 def timed(step: Callable[[], float], wait: Callable[[], object], rounds: int) -> dict[str, Any]:
     """The first losses of steps, and seconds of one: the median of some rounds."""
-    losses = [step() for _ in range(STEPS)]
+    losses = [step() for _ in range(STEPS + WARM)][:STEPS]
     times = []
     for _ in range(rounds):
         begun = time.perf_counter()
