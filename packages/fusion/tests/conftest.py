@@ -17,9 +17,11 @@ from ingle.fusion.kernel.code import bits_of
 from ingle.fusion.kernel.nest import Nest, units
 from ingle.fusion.render.llvm.source import render
 from ingle.fusion.render.llvm.targets import Target, target_of
+from ingle.fusion.runtime.at_once import READ
 from ingle.tensor import plugins
 from ingle.tensor.contract import Backend
 from ingle.tensor.device import Device
+from ingle_numpy.backend import NumpyBackend
 
 _numbers = itertools.count()
 SIGNATURE = ctypes.CFUNCTYPE(
@@ -122,3 +124,12 @@ def fused() -> Iterator[Callable[[Callable[[Device], Backend]], Any]]:
             return backend
 
         yield made
+
+
+@pytest.fixture
+def at_once(fused: Callable[[Callable[[Device], Backend]], Any]) -> None:
+    """The default device runs operations as they come, since short streams were read."""
+    fused(NumpyBackend)
+    x = it.asarray([1.0, 2.0])
+    for _ in range(READ):
+        (x - x).numpy()

@@ -9,7 +9,7 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import compile
-from ingle_cpu import fourier
+from ingle_cpu import fourier, scipy_parts
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +22,8 @@ def device():
 def asked(monkeypatch):
     """How often SciPy was asked for."""
     found = []
-    real = fourier._scipy
-    monkeypatch.setattr(fourier, "_scipy", lambda: found.append(1) or real())
+    real = fourier.scipy_part
+    monkeypatch.setattr(fourier, "scipy_part", lambda name: found.append(1) or real(name))
     return found
 
 
@@ -63,22 +63,22 @@ def test_few_numbers_need_no_scipy(asked):
 def test_without_scipy_numpy_transforms(monkeypatch):
     x = drawn(100, 300)
 
-    def missing(name):
+    def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(fourier, "late", missing)
-    monkeypatch.setattr(fourier, "_without", [])
+    monkeypatch.setattr(scipy_parts, "late", absent)
+    monkeypatch.setattr(scipy_parts, "missing", {})
     found = it.fft.rfft(it.asarray(x)).numpy()
     np.testing.assert_array_equal(found, np.fft.rfft(x))
-    assert len(fourier._without) == 1
+    assert len(scipy_parts.missing) == 1
 
 
 def test_a_missing_scipy_keeps_nothing_of_who_asked_for_it_first(monkeypatch):
-    def missing(name):
+    def absent(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(fourier, "late", missing)
-    monkeypatch.setattr(fourier, "_without", [])
+    monkeypatch.setattr(scipy_parts, "late", absent)
+    monkeypatch.setattr(scipy_parts, "missing", {})
 
     def first():
         array = drawn(100, 300)
@@ -86,4 +86,4 @@ def test_a_missing_scipy_keeps_nothing_of_who_asked_for_it_first(monkeypatch):
         return weakref.ref(array)
 
     assert first()() is None
-    assert fourier._without
+    assert scipy_parts.missing

@@ -12,7 +12,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.tensor.errors import LinearAlgebraError
-from ingle_cpu import linear_algebra
+from ingle_cpu import linear_algebra, scipy_parts
 
 DTYPES = ["float32", "float64", "complex64", "complex128"]
 TOLERANCE = {"float32": 2e-4, "complex64": 2e-4, "float64": 1e-12, "complex128": 1e-12}
@@ -30,8 +30,8 @@ def asked(monkeypatch):
     """How often SciPy was asked for."""
     pytest.importorskip("scipy")
     found = []
-    real = linear_algebra._scipy
-    monkeypatch.setattr(linear_algebra, "_scipy", lambda: found.append(1) or real())
+    real = linear_algebra.scipy_part
+    monkeypatch.setattr(linear_algebra, "scipy_part", lambda name: found.append(1) or real(name))
     return found
 
 
@@ -211,11 +211,11 @@ def test_small_matrices_need_no_scipy(asked: Any) -> None:
 
 
 def test_without_scipy_numpy_computes(monkeypatch: Any) -> None:
-    def missing(name: str) -> None:
+    def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(linear_algebra, "late", missing)
-    monkeypatch.setattr(linear_algebra, "_without", [])
+    monkeypatch.setattr(scipy_parts, "late", absent)
+    monkeypatch.setattr(scipy_parts, "missing", {})
     x = regular("float32", *STACK)
     np.testing.assert_array_equal(it.linalg.inv(it.asarray(x)).numpy(), np.linalg.inv(x))
     for unit in (False, True):
@@ -224,15 +224,15 @@ def test_without_scipy_numpy_computes(monkeypatch: Any) -> None:
             it.asarray(x), it.asarray(x), upper=True, unitriangular=unit
         )
         close(found, np.linalg.solve(half, x), "float32")
-    assert len(linear_algebra._without) == 1
+    assert len(scipy_parts.missing) == 1
 
 
 def test_a_missing_scipy_keeps_nothing_of_who_asked_for_it_first(monkeypatch: Any) -> None:
-    def missing(name: str) -> None:
+    def absent(name: str) -> None:
         raise ImportError(name)
 
-    monkeypatch.setattr(linear_algebra, "late", missing)
-    monkeypatch.setattr(linear_algebra, "_without", [])
+    monkeypatch.setattr(scipy_parts, "late", absent)
+    monkeypatch.setattr(scipy_parts, "missing", {})
 
     def first() -> Any:
         array = regular("float32", *STACK)
@@ -240,4 +240,4 @@ def test_a_missing_scipy_keeps_nothing_of_who_asked_for_it_first(monkeypatch: An
         return weakref.ref(array)
 
     assert first()() is None
-    assert linear_algebra._without
+    assert scipy_parts.missing

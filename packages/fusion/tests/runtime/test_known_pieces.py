@@ -7,22 +7,13 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import no_grad
-from ingle.fusion.runtime.at_once import READ
 from ingle.tensor.device import backend_of
 from ingle.tensor.errors import IngleError
-from ingle_numpy.backend import NumpyBackend
+
+pytestmark = pytest.mark.usefixtures("at_once")
 
 TIMES = 4
 """Calls until one is known, and one more."""
-
-
-@pytest.fixture(autouse=True)
-def below(fused):
-    made = fused(NumpyBackend)
-    x = it.asarray([1.0, 2.0])
-    for _ in range(READ):
-        (x - x).numpy()
-    return made
 
 
 def random_key(rng, shape):

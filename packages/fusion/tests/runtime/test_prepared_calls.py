@@ -11,24 +11,15 @@ import pytest
 import ingle.tensor as it
 from ingle.autodiff import no_grad, value_and_grad
 from ingle.fusion import compile
-from ingle.fusion.runtime.at_once import READ
 from ingle.fusion.symbolic.inquiry import Inquiry
 from ingle.tensor import prepared
 from ingle.tensor.device import backend_of
 from ingle.tensor.errors import DeviceError, OperandError
-from ingle_numpy.backend import NumpyBackend
+
+pytestmark = pytest.mark.usefixtures("at_once")
 
 TIMES = 4
 """Calls until one is known, and one more."""
-
-
-@pytest.fixture(autouse=True)
-def below(fused):
-    made = fused(NumpyBackend)
-    x = it.asarray([1.0, 2.0])
-    for _ in range(READ):
-        (x - x).numpy()
-    return made
 
 
 def made(seed=0):

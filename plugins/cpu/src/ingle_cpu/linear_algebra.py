@@ -20,7 +20,6 @@ import numpy as np
 
 from ingle.tensor.contract import Aval
 from ingle.tensor.eager import Kernel
-from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op
 from ingle_numpy.kernels import KERNELS as OF_NUMPY
 from ingle_numpy.kernels.linear_algebra import (
@@ -31,6 +30,8 @@ from ingle_numpy.kernels.linear_algebra import (
     refuse_endless,
 )
 
+from .scipy_parts import scipy_part
+
 Array = np.ndarray[Any, Any]
 
 MANY = 1 << 14
@@ -40,8 +41,6 @@ FEWEST_ROWS = 32
 FEWEST_FOR_TWO = 64
 """The same of a decomposition by several calls."""
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
-_without: list[str] = []
-"""Why there is no SciPy: the error itself would keep what its first caller had."""
 
 
 def is_large(shape: Sequence[int], fewest: int = FEWEST_ROWS) -> bool:
@@ -52,17 +51,6 @@ def is_large(shape: Sequence[int], fewest: int = FEWEST_ROWS) -> bool:
 def solves_triangles(op: Op, avals: Sequence[Aval]) -> bool:
     """Whether an operation is a triangular system that its kernel solves sooner than its body."""
     return op.operation.name == "solve_triangular" and is_large(avals[0].shape)
-
-
-def _scipy() -> ModuleType | None:
-    """SciPy's LAPACK; None where SciPy is not installed, which is found out once."""
-    if _without:
-        return None
-    try:
-        return late("scipy.linalg.lapack")
-    except ImportError as error:
-        _without.append(str(error))
-        return None
 
 
 class _Routines:
@@ -237,7 +225,7 @@ def _of_large(name: str, function: Callable[..., Any], hint: str) -> Kernel:
     fewest = FEWEST_FOR_TWO if name == "qr" else FEWEST_ROWS
 
     def kernel(op: Op, *arrays: Array) -> Any:
-        library = _scipy() if is_large(arrays[0].shape, fewest) else None
+        library = scipy_part("scipy.linalg.lapack") if is_large(arrays[0].shape, fewest) else None
         if library is None:
             return otherwise(op, *arrays)
         routines = _Routines(library, arrays[0].dtype)

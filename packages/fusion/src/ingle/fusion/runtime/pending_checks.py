@@ -85,7 +85,8 @@ class FlagRead:
             try:
                 found = wait()
                 if any(found):
-                    text = self._texts[[*map(bool, found)].index(True)]
+                    told = zip(found, self._texts, strict=True)
+                    text = next(text for is_set, text in told if is_set)
                     text = text if self._told is None else self._told(text)
                     self._failure = Failure(OutOfRangeError(text), self._asked)
             except Exception as error:
