@@ -14,7 +14,7 @@ from ingle.autodiff import value_and_grad
 from ingle.fusion.grouping.group import Group
 from ingle.fusion.grouping.topological_order import GroupOrder
 from ingle.fusion.ir.graph import Graph
-from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime import graph_plans, planning_work
 from ingle.fusion.runtime.plan_cache import with_donors
 from ingle.fusion.schedule import arena
 from ingle.fusion.schedule.arena import ALIGNMENT, LiveBuffer, packed
@@ -115,7 +115,7 @@ def work_of_planning(monkeypatch, run):
         The number of calls, and of operations.
     """
     found = []
-    planned = graph_plans.compile_graph
+    planned = planning_work.compile_graph
 
     def counted(*args):
         planned(*args)
@@ -134,7 +134,7 @@ def work_of_planning(monkeypatch, run):
 
     with it.device("cpu"), monkeypatch.context() as patch:
         patch.setenv("INGLE_PLAN_SLICES", "0")
-        patch.setattr(graph_plans, "compile_graph", counted)
+        patch.setattr(planning_work, "compile_graph", counted)
         patch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
         program = run()
         for _ in range(3):

@@ -16,7 +16,7 @@ import ingle.nn as nn
 import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile, pipeline
-from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime import planning_work
 from ingle.tensor.errors import OutOfRangeError
 
 
@@ -203,7 +203,7 @@ def break_running(
     """New plans of several operations fail in their run of a number, or behind its end; returns
     how often they ran."""
     count = [0]
-    own = graph_plans._planned
+    own = planning_work.planned
 
     def planned(kept: object, device: object, fusion: object, graph: object, *rest: object):
         plan = own(kept, device, fusion, graph, *rest)  # type: ignore[arg-type]
@@ -220,7 +220,7 @@ def break_running(
             plan.run = run
         return plan
 
-    monkeypatch.setattr(graph_plans, "_planned", planned)
+    monkeypatch.setattr(planning_work, "planned", planned)
     return count
 
 

@@ -19,7 +19,7 @@ from ingle.fusion.passes.concat_of_pads import with_concat_of_pads
 from ingle.fusion.passes.decompose import decompose
 from ingle.fusion.passes.simplify import simplify
 from ingle.fusion.passes.split_leading_axes import with_split_rows
-from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime import graph_plans, planning_work
 from ingle.fusion.runtime.input_layouts import read_by_products
 from ingle.tensor.operation import typed_key
 
@@ -31,7 +31,7 @@ class RecordedError(BaseException):
 def recorded(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
     """What the plan of a function is made from, if it has a hundred operations."""
     found: list[tuple[Any, ...]] = []
-    own = graph_plans.compile_graph
+    own = planning_work.compile_graph
 
     def noting(device: Any, fusion: Any, graph: Graph, *given: Any) -> Any:
         if len(graph.nodes) < 100:  # of what is made before
@@ -42,7 +42,7 @@ def recorded(function: Callable[..., Any], *args: Any) -> tuple[Any, ...]:
     with pytest.MonkeyPatch.context() as patch, it.device("cpu"):
         patch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
         patch.setenv("INGLE_PLAN_SLICES", "0")
-        patch.setattr(graph_plans, "compile_graph", noting)
+        patch.setattr(planning_work, "compile_graph", noting)
         with pytest.raises(RecordedError):
             compile(function)(*args)
     return found[0]

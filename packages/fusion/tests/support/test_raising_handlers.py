@@ -13,7 +13,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile, pipeline
 from ingle.fusion.ir.graph import read_log
-from ingle.fusion.runtime import graph_plans, launch
+from ingle.fusion.runtime import launch, planning_work
 from ingle.fusion.runtime.later_plans import LaterPlans
 from ingle.fusion.runtime.log_families import EXAMPLES, LEAST_FILLED, LogFamily
 from ingle.fusion.runtime.replay import Attempt
@@ -63,7 +63,7 @@ def test_a_plan_that_cannot_be_made_is_forgotten_where_its_warning_is_an_error()
 def test_while_a_plan_is_made_or_runs_for_a_compiled_function(monkeypatch):
     """Nothing is noted as a fault: the next call has its plan."""
     made = []
-    own = graph_plans._planned
+    own = planning_work.planned
     steps = iter(["made", "runs"])
 
     def planned(*args: Any) -> Any:
@@ -75,7 +75,7 @@ def test_while_a_plan_is_made_or_runs_for_a_compiled_function(monkeypatch):
         plan.own_run = inner
         return plan
 
-    monkeypatch.setattr(graph_plans, "_planned", planned)
+    monkeypatch.setattr(planning_work, "planned", planned)
     f = compile(lambda x: it.sum(it.exp(x) * 7.0, axis=0) + 1.0)
     x = it.zeros((2, 3))
     for _ in range(2):

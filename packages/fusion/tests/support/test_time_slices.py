@@ -18,7 +18,7 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile
 from ingle.fusion.ir.graph import read_log
-from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime import graph_plans, planning_work
 from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.fusion.support import time_slices
 from ingle.fusion.support.time_slices import TimeSlices, WaitNotice, give_way, tick
@@ -27,7 +27,7 @@ from ingle.tensor.dispatch import wrap
 from ingle.tensor.operation import OPERATIONS
 from ingle.tensor.programs import Aval, trace
 
-SLICE, LEAST_SLICE = graph_plans.SLICE, graph_plans.LEAST_SLICE
+SLICE, LEAST_SLICE = planning_work.SLICE, planning_work.LEAST_SLICE
 
 
 @pytest.fixture(autouse=True)
@@ -35,8 +35,8 @@ def in_slices(monkeypatch):
     """Nothing is found on disk, and small slices do."""
     monkeypatch.setenv("INGLE_PLAN_SLICES", "1")
     monkeypatch.setattr(graph_plans, "stored_plans", lambda device, graph: None)
-    monkeypatch.setattr(graph_plans, "SLICE", 1)
-    monkeypatch.setattr(graph_plans, "LEAST_SLICE", 200)
+    monkeypatch.setattr(planning_work, "SLICE", 1)
+    monkeypatch.setattr(planning_work, "LEAST_SLICE", 200)
     with it.device("cpu"):
         yield
 
@@ -241,7 +241,7 @@ def of_many_parts(x):
     """A function of tensors like one, of many operations that are one of a log."""
 
     def many(x):
-        for _ in range(graph_plans.SLICED):
+        for _ in range(planning_work.SLICED):
             x = it.tanh(x) + 1.0
         return x
 
@@ -252,21 +252,21 @@ def of_many_parts(x):
 @pytest.mark.slow
 def test_a_program_is_not_planned_by_itself_where_its_log_runs_without_a_plan(monkeypatch):
     planned = []
-    compile_graph = graph_plans.compile_graph
+    compile_graph = planning_work.compile_graph
 
     def noted(device, fusion, graph, *args):
         if threading.current_thread().name != "ingle-plan":
-            planned.append(graph_plans.parts_of(graph))
+            planned.append(planning_work.parts_of(graph))
         return compile_graph(device, fusion, graph, *args)
 
-    monkeypatch.setattr(graph_plans, "compile_graph", noted)
+    monkeypatch.setattr(planning_work, "compile_graph", noted)
     x, y = it.ones((8, 8)), it.ones((9, 8))
     f, g = of_many_parts(x), of_many_parts(y)
     found = [f(x).tolist() for _ in range(30)]
-    assert max(planned, default=0) < graph_plans.SLICED
+    assert max(planned, default=0) < planning_work.SLICED
     monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
     assert all(g(y).tolist()[:8] == one for one in found)
-    assert max(planned) >= graph_plans.SLICED
+    assert max(planned) >= planning_work.SLICED
 
 
 def threads():
@@ -327,19 +327,19 @@ def test_operations_of_many_parts_count_as_these(monkeypatch):
     """A program is one operation of a log, which is not planned at once."""
     monkeypatch.setattr(time_slices, "CORES", 1)
     planned = []
-    compile_graph = graph_plans.compile_graph
+    compile_graph = planning_work.compile_graph
 
     def noted(device, fusion, graph, *args):
-        parts = graph_plans.parts_of(graph)
+        parts = planning_work.parts_of(graph)
         planned.append((len(graph.nodes), parts, threading.current_thread().name))
         return compile_graph(device, fusion, graph, *args)
 
-    monkeypatch.setattr(graph_plans, "compile_graph", noted)
+    monkeypatch.setattr(planning_work, "compile_graph", noted)
     x = it.ones((7, 8))  # other tests leave plans of other sizes
     f = of_many_parts(x)
     for _ in range(60):
         f(x).tolist()
-    few = [p for p in planned if p[0] < graph_plans.SLICED <= p[1]]
+    few = [p for p in planned if p[0] < planning_work.SLICED <= p[1]]
     assert few
     assert {name for _, _, name in few} == {"ingle-plan"}
 
@@ -350,18 +350,18 @@ def test_a_step_of_training_has_its_plan_after_few_runs(monkeypatch):
 
     Kernels that nobody has made yet, here or on disk, take slices, too, and are not counted.
     """
-    monkeypatch.setattr(graph_plans, "SLICE", SLICE)
-    monkeypatch.setattr(graph_plans, "LEAST_SLICE", LEAST_SLICE)
+    monkeypatch.setattr(planning_work, "SLICE", SLICE)
+    monkeypatch.setattr(planning_work, "LEAST_SLICE", LEAST_SLICE)
     monkeypatch.setattr(time_slices, "CORES", 1)
     planned = []
-    compile_graph = graph_plans.compile_graph
+    compile_graph = planning_work.compile_graph
 
     def noted(device, fusion, graph, *args):
         plan = compile_graph(device, fusion, graph, *args)
-        planned.append((len(losses), graph_plans.parts_of(graph)))
+        planned.append((len(losses), planning_work.parts_of(graph)))
         return plan
 
-    monkeypatch.setattr(graph_plans, "compile_graph", noted)
+    monkeypatch.setattr(planning_work, "compile_graph", noted)
     model = nn.Sequential(*[m for _ in range(8) for m in (nn.Linear(8, 8), nn.Tanh())])
     optimizer = optim.Adam(model.parameters(), lr=0.01)
 
@@ -373,7 +373,7 @@ def test_a_step_of_training_has_its_plan_after_few_runs(monkeypatch):
             loss = it.mean(model(it.ones((8, 8))))
             optimizer.step(loss.backward())
             losses.append(loss.item())
-        return [count for count, parts in planned if parts >= graph_plans.SLICED]
+        return [count for count, parts in planned if parts >= planning_work.SLICED]
 
     losses = []
     backend = it.ones(1).backend
@@ -409,7 +409,7 @@ def test_a_log_in_pieces_has_a_slice_for_each_and_few_plans_under_way(monkeypatc
     found = [grown() for _ in range(2)]
     # Half of them are for all sizes, and begin in the first run.
     assert len({id(slices) for slices, _ in advanced}) <= 6
-    assert sum(steps for _, steps in advanced) >= 9 * graph_plans.LEAST_SLICE
+    assert sum(steps for _, steps in advanced) >= 9 * planning_work.LEAST_SLICE
     while len(found) < 40 and (len(found) == 2 or advanced):
         advanced.clear()
         found.append(grown())
@@ -428,7 +428,7 @@ def test_a_plan_that_fails_says_why_and_is_not_tried_again(monkeypatch):
     run, x = executable()
     x.backend.execute(OPERATIONS["sin"].op(), [x])  # by itself it has a plan then
     with monkeypatch.context() as patch:
-        patch.setattr(graph_plans, "compile_graph", failing)
+        patch.setattr(planning_work, "compile_graph", failing)
         with pytest.warns(PlanWarning, match="RuntimeError: no plan today"):
             found = [run([x], ())[0]]
         found += [run([x], ())[0] for _ in range(3)]

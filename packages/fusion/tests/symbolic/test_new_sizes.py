@@ -14,6 +14,7 @@ from ingle.fusion.runtime import (
     plan,
     plan_cache,
     plan_codegen,
+    planning_work,
     replay,
     sized_calls,
 )
@@ -147,10 +148,10 @@ def test_what_was_filled_in_is_kept_on_disk_little_by_little(
 @pytest.mark.slow
 def test_the_plan_is_made_in_slices_between_runs(counts, monkeypatch):
     monkeypatch.setenv("INGLE_PLAN_SLICES", "1")
-    monkeypatch.setattr(graph_plans, "SLICES_OF_A_FORM", 1)
+    monkeypatch.setattr(planning_work, "SLICES_OF_A_FORM", 1)
     # A slice of the usual length is enough where the kernels have been compiled before.
-    monkeypatch.setattr(graph_plans, "SLICE", 1)
-    monkeypatch.setattr(graph_plans, "LEAST_SLICE", 1)
+    monkeypatch.setattr(planning_work, "SLICE", 1)
+    monkeypatch.setattr(planning_work, "LEAST_SLICE", 1)
 
     def long(x):
         for _ in range(6):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.runtime import graph_plans, sized_calls
+from ingle.fusion.runtime import planning_work, sized_calls
 from ingle.tensor.errors import OutOfRangeError
 from ingle.testkit.bits import same_bits
 from ingle_cpu.eager import any_size
@@ -84,8 +84,8 @@ def test_bits_are_those_of_plans(name, dtype, device, monkeypatch):
 def test_new_lengths_are_not_planned(name, device, monkeypatch):
     function, rng = FUNCTIONS[name], np.random.default_rng(1)
     made = []
-    plan = graph_plans.compile_graph
-    monkeypatch.setattr(graph_plans, "compile_graph", lambda *args: made.append(1) or plan(*args))
+    plan = planning_work.compile_graph
+    monkeypatch.setattr(planning_work, "compile_graph", lambda *args: made.append(1) or plan(*args))
     for count in range(40, 90):
         function(*operands(rng, "float32", (1, count))).numpy()
     if name not in ("cumulative_sum", "outer"):  # NumPy's kernels, and two operations by turns
@@ -210,8 +210,8 @@ def test_weights_by_turns_have_plans_for_all_lengths_each(device, monkeypatch):
     rng, made = np.random.default_rng(5), []
     shapes = [(96, 32), (32, 32), (128, 32), (32, 128), (64, 32), (40, 128)]
     weights = [it.asarray(rng.normal(size=shape).astype(np.float32)) for shape in shapes]
-    plan = graph_plans.compile_graph
-    monkeypatch.setattr(graph_plans, "compile_graph", lambda *args: made.append(1) or plan(*args))
+    plan = planning_work.compile_graph
+    monkeypatch.setattr(planning_work, "compile_graph", lambda *args: made.append(1) or plan(*args))
     for length in range(1, 90):
         for weight in weights:
             x = it.asarray(rng.normal(size=(1, length, weight.shape[1])).astype(np.float32))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import ingle.tensor as it
-from ingle.fusion.runtime import graph_plans
+from ingle.fusion.runtime import planning_work
 from ingle.testkit.bits import same_bits
 from ingle_cpu.eager import any_size
 from ingle_cpu.eager.sized_call import CpuSizedCall
@@ -74,7 +74,7 @@ def test_new_sizes_of_images_are_neither_planned_nor_laid_out(name, device, monk
     weight = drawn(rng, *shape)
     for size in range(24, 57):
         np.asarray(function(image(rng, size, len(shape) - 2, "float32"), weight, **options))
-    for owner in (graph_plans, any_size):
+    for owner in (planning_work, any_size):
         for part in ("compile_graph", "any_size_plan"):
             if hasattr(owner, part):
                 monkeypatch.setattr(owner, part, lambda *args: made.append(args))

@@ -11,7 +11,7 @@ import pytest
 import ingle.tensor as it
 from ingle.fusion import PlanWarning
 from ingle.fusion.device import DiskStore
-from ingle.fusion.runtime import graph_plans, plan_cache, plan_records, replay
+from ingle.fusion.runtime import graph_plans, plan_cache, plan_records, planning_work, replay
 from ingle.fusion.runtime.later_plans import FEWEST, MOST, LaterPlans
 from ingle.testkit.bits import same_bits
 from ingle_cpu.launch.plan_store import CpuPlanStore
@@ -102,9 +102,9 @@ def test_what_comes_again_meanwhile_is_not_planned_twice(monkeypatch, tmp_path):
     processes = Processes(monkeypatch, tmp_path)
     processes.run(60)
     made = []
-    planned = graph_plans._planned
+    planned = planning_work.planned
     monkeypatch.setattr(
-        graph_plans, "_planned", lambda *args, **more: (made.append(args[3]), planned(*args))[1]
+        planning_work, "planned", lambda *args, **more: (made.append(args[3]), planned(*args))[1]
     )
     processes.run(0)
     for _ in range(40):

@@ -4,46 +4,28 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Sequence
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any
 
 from ingle.tensor.contract import Handle
-from ingle.tensor.locks import renewed
-from ingle.tensor.operation import Op
-from ingle.tensor.programs import Program
 
 from ..fusion import Fusion
 from ..ir.graph import Graph
-from ..pipeline import compile_graph, filled_graph
+from ..pipeline import filled_graph
 from ..support.gc_pauses import uncollected
-from ..support.run_ahead import setting
-from ..support.settings import is_logged, is_sliced
-from ..support.time_slices import TimeSlices, WaitNotice, beside
+from ..support.settings import is_logged
 from .device import Ordered
 from .host_ops import host_ops
 from .input_layouts import Layout, as_in_memory, layout_of
 from .input_layouts import laid_out as laid_out_inputs
 from .plan import CompiledPlan, ScheduledPlan
-from .plan_cache import slices_left
 from .plan_codegen import DonationState
 from .plan_data import PlanData
 from .plan_faults import PlanFaults
-from .plan_records import StoredPlans, stored_plans
+from .plan_records import stored_plans
+from .planning_work import PART_OF_A_SLICE, SLICES_OF_A_FORM, PlanningWork
 from .replay import Replay
 from .sized_graph import SizedGraph, owning
-
-SLICED = 32
-"""Operations from which on a plan is made in slices."""
-SLICE, LEAST_SLICE, LATER = 3, 192, 24
-"""Steps of planning in a slice: so many for each operation, which take less than a run without a
-plan, but not too few; and as many again for so many slices before it, so that there is an end."""
-SLICES_OF_A_FORM = 16
-"""So many at once for a plan that others wait for: operations run on new shapes meanwhile, which
-takes that much longer."""
-PART_OF_A_SLICE = 0.125
-"""So much at once of a plan for later processes: a slice takes several runs of a plan's time."""
-SLICES_OF_A_PIECE = 4
-"""So many slices at once are there at most for one of the pieces in which a log runs."""
 
 
 class GraphPlans:
@@ -78,15 +60,13 @@ class GraphPlans:
         self._passing = passing
         self.products = products
         self.in_slices = self.fills = False
-        self.alike: Sequence[tuple[Graph, Sequence[Any]]] = ()
         self._sizes: SizedGraph | None = None
         self._replay: Replay | None = None
         self._faults = PlanFaults(len(graph.nodes))
         self._others: dict[Layout, GraphPlans] = {}
         self._kept = None if passing else stored_plans(device, graph)
-        self._slices: TimeSlices[ScheduledPlan] | None = None
-        self._renewal: TimeSlices[PlanData] | None = None
-        self._slicing = renewed(self, "_slicing")
+        self.alike: Sequence[tuple[Graph, Sequence[Any]]] = ()
+        self._work = PlanningWork(device, fusion, graph, self._kept, passing, self)
 
     def __call__(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
         if self._waits(numbers) or (self.products is None and not self.prepared(numbers)):
@@ -157,23 +137,18 @@ class GraphPlans:
 
     def renewed_a_little(self, numbers: Sequence[Any]) -> bool:
         """Goes on with making such a plan anew, kernel by kernel; whether it is done."""
-        if not self.is_outdated or not self._slicing.acquire(blocking=False):
+        if not self.is_outdated or not self._work.lock.acquire(blocking=False):
             return not self.is_outdated
         try:
-            assert self._kept is not None
-            if self._renewal is None or self._renewal.lost:
-                self._renewal = TimeSlices(self._kept.renewed)
-                self._renewal.end_with(self)
-            data = self._renewal.advance(1)
+            data = self._work.renewed()
             if data is None:
                 return False
-            self._renewal = None
             before = [plan for plan in self._plans if plan.host(*numbers) is not None]
             self._take(data)
             self._plans = [plan for plan in self._plans if plan not in before]
             return True
         finally:
-            self._slicing.release()
+            self._work.lock.release()
 
     def run_donating(
         self,
@@ -211,7 +186,7 @@ class GraphPlans:
             scalars = plan.host(*numbers)
             if scalars is not None:
                 try:
-                    return _run_donating(plan, given, scalars, donatable, donation)
+                    return plan.run_donating(given, scalars, donatable, donation)
                 except Exception as error:
                     if not self._faults.is_of_plan(error, donation):
                         raise
@@ -304,9 +279,7 @@ class GraphPlans:
             return False
         if self._faults.text:
             return True
-        if not is_sliced():
-            return False
-        if self._parts < SLICED or self._has_halves:
+        if not self._work.is_sliced or self._has_halves:
             return False
         try:
             return not ((self.fills and self.filled(numbers)) or self._advanced(numbers))
@@ -340,7 +313,7 @@ class GraphPlans:
     def advanced(self, numbers: Sequence[Any], slices: float = SLICES_OF_A_FORM) -> bool:
         """Goes on with making a plan by some slices, of one that others wait for by many; returns
         whether it is there."""
-        if not is_sliced() or self._parts < SLICED:
+        if not self._work.is_sliced:
             self.serving(numbers)
             return True
         return self._advanced(numbers, slices)
@@ -351,62 +324,32 @@ class GraphPlans:
         return self.advanced(numbers, PART_OF_A_SLICE)
 
     @cached_property
-    def _parts(self) -> int:
-        return parts_of(self._graph)
-
-    @cached_property
     def _has_halves(self) -> bool:
         return any(v.is_half for v in self._graph.values)
 
     def _advanced(self, numbers: Sequence[Any], slices: float = 0) -> bool:
         """Runs slices of planning, so many or what there is time for; returns whether there is a
         plan now."""
-        if not self._slicing.acquire(blocking=False):
+        if not self._work.lock.acquire(blocking=False):
             return False  # another thread is at it
         try:
-            if self._plans or (self._slices is None and self._found(numbers) is not None):
+            if self._plans or (self._work.is_new and self._found(numbers) is not None):
                 return True
-            left = slices_left.get()
-            if not slices and left is None:
-                slices = 1
-            elif not slices and left is not None:
-                slices = min(left[0], SLICES_OF_A_PIECE)
-                if not slices:
-                    return False
-                left[0] -= slices
-            if self._slices is None or self._slices.lost:
-                work = partial(
-                    _planned, self._kept, self._device, self._fusion, self._graph, tuple(numbers),
-                    self._passing, self.alike,
-                )  # fmt: skip
-                self._slices = TimeSlices(work)
-                self._slices.end_with(self)
-            try:
-                steps = slices * max(SLICE * self._parts, LEAST_SLICE)
-                if slices >= 1:
-                    steps *= 1 + self._slices.count / LATER
-                plan = self._slices.advance(steps)
-            except BaseException:
-                if self._slices.failed:  # else it was interrupted here, and goes on next time
-                    self._slices = None
-                raise
+            plan = self._work.advanced(numbers, self.alike, slices)
             if plan is not None:
-                self._slices = None
-                self._use(plan)
-                _log("planned", plan.schedule)
+                self._use_new(plan)
             return plan is not None
         finally:
-            self._slicing.release()
+            self._work.lock.release()
 
     def _made(self, numbers: Sequence[Any]) -> ScheduledPlan:
-        with WaitNotice(len(self._graph.nodes)).watched():
-            plan = _planned(
-                self._kept, self._device, self._fusion, self._graph, numbers, self._passing,
-                self.alike,
-            )  # fmt: skip
+        plan = self._work.made(numbers, self.alike)
+        self._use_new(plan)
+        return plan
+
+    def _use_new(self, plan: ScheduledPlan) -> None:
         self._use(plan)
         _log("planned", plan.schedule)
-        return plan
 
     def _found(self, numbers: Sequence[Any], *, as_it_is: bool = False) -> CompiledPlan | None:
         """The plan that another process has made; it may be outdated if it is taken as it is."""
@@ -435,45 +378,6 @@ class GraphPlans:
             )
             found.in_slices = found.fills = self.in_slices
         return found
-
-
-def _planned(
-    kept: StoredPlans | None, device: Any, fusion: Fusion, graph: Graph, numbers: Sequence[Any],
-    passing: bool, alike: Sequence[tuple[Graph, Sequence[Any]]] = (),
-) -> ScheduledPlan:  # fmt: skip
-    """A new plan, which is kept on disk, too."""
-    if beside() and parts_of(graph) >= SLICED:
-        device.begin_planning(graph)
-    plan = compile_graph(device, fusion, graph, numbers, passing, alike)
-    if kept is not None:
-        kept.put(numbers, plan.data)
-    return plan
-
-
-def _run_donating(
-    plan: CompiledPlan, given: Sequence[Handle], scalars: Any, donatable: Sequence[bool],
-    donation: DonationState,
-) -> list[Handle]:  # fmt: skip
-    """Runs a plan, in the background where it shall."""
-    if setting.plans and plan.async_plan is not None:
-        outputs = plan.async_plan(given, scalars, donatable, donation)
-        if outputs is not None:
-            return outputs
-    if plan.donors:
-        return plan.run(given, scalars, donatable, donation)
-    return plan.run(given, scalars)
-
-
-def parts_of(graph: Graph) -> int:
-    """How many operations it has, where those of many parts count as these."""
-    return sum([_parts(node.op) for node in graph.nodes])
-
-
-def _parts(op: Op) -> int:
-    if not op.operation.traits.inlined:
-        return 1
-    programs = [v for v in op.attributes.values() if isinstance(v, Program)]
-    return sum([_parts(step.op) for program in programs for step in program.steps])
 
 
 def _log(*parts: object) -> None:

@@ -13,6 +13,7 @@ from ingle.tensor.errors import OutOfRangeError
 
 from ..schedule.schedule import Schedule
 from ..support.refcounts import exclusive
+from ..support.run_ahead import setting
 from ..support.source_location import Line
 from .device import AsyncPlan, KernelDevice, NativeExecutable, Ordered
 from .host_ops import HostOps, viewed
@@ -74,6 +75,19 @@ class CompiledPlan:
     def async_plan(self) -> AsyncPlan | None:
         """Runs it in the background; see `KernelDevice.async_plan`."""
         return None if self.linear_plan is None else self._device.async_plan(self.linear_plan)
+
+    def run_donating(
+        self, given: Sequence[Handle], scalars: Any, donatable: Sequence[bool],
+        donation: DonationState,
+    ) -> list[Handle]:  # fmt: skip
+        """Runs it, in the background where it shall, and writes over inputs that may be."""
+        if setting.plans and self.async_plan is not None:
+            outputs = self.async_plan(given, scalars, donatable, donation)
+            if outputs is not None:
+                return outputs
+        if self.donors:
+            return self.run(given, scalars, donatable, donation)
+        return self.run(given, scalars)
 
     def _first_run(self, given: Sequence[Handle], scalars: Any, *donated: Any) -> list[Handle]:
         """A first run in steps: the plan's function takes as long to generate as some runs take."""

@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
-from contextvars import ContextVar
 from functools import partial
 from typing import Any, Protocol
 
 from ingle.tensor.blocks import holding
 from ingle.tensor.contract import Aval, Backend, Handle
 from ingle.tensor.locks import renewed
-from ingle.tensor.operation import typed_key
 
 from ..ir.graph import Graph, LogEntry, Value, read_log
-from ..record.cut_log import Cut, Part, in_pieces, pick, trimmed
+from ..record.cut_log import Cut, pick
 from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.share_of_time import ShareOfTime
+from ..support.time_slices import slices_left
 from .later_plans import FEWEST, PAUSE, LaterPlans
 from .log_families import Example, LogFamilies, LogFamily, SizedPlans
+from .log_forms import LogForm, log_form
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
 from .replay import Replay
@@ -48,14 +48,6 @@ class Executable(Protocol):
         ...
 
 
-slices_left: ContextVar[list[int] | None] = ContextVar("ingle_slices_left", default=None)
-"""How many more slices of planning a log that runs in pieces has time for; None for any number.
-
-There is one for each piece, but the first pieces without a plan take several: so that few plans, of
-which each has a thread of its own, are under way at a time.
-"""
-
-
 def prepare(backend: Backend, graph: Graph) -> Executable:
     """The best way there is to run a graph on a backend."""
     planned: Callable[[Graph], Executable] | None = getattr(backend, "prepare", None)
@@ -70,76 +62,6 @@ def with_donors(graph: Graph) -> Graph:
             alike.setdefault(graph.values[number].aval, ([], []))[side].append(place)
     graph.donors = tuple([(tuple(i), tuple(o)) for i, o in alike.values() if i and o])
     return graph
-
-
-@uncollected()
-def _form_of(
-    key: tuple[Sequence[LogEntry], Sequence[int]], numbers: Sequence[Any], is_piece: bool
-) -> _Form:
-    """The form of a log.
-
-    Args:
-        key: the log and its outputs.
-        numbers: those of its first run.
-        is_piece: whether it is a part of a longer one, and nothing can be left out of it.
-    """
-    graph = read_log(*key)
-    shorter = None if is_piece else trimmed(key[0], graph)
-    if shorter is not None:
-        return _Form(None, numbers, trimmed=shorter)
-    cut = None if is_piece else in_pieces(graph)
-    return _Form(graph if cut is None else None, numbers, cut=cut)
-
-
-class _Form:
-    """A log without the values of its numbers, and the plan that was made for it.
-
-    A number is a constant of the plan until it comes with another value: then its position is an
-    input for good.
-
-    Attributes:
-        trimmed: what runs in its place, if its outputs don't need all of it.
-        cut: what runs in its place, if it is long and repeats.
-        graph: the log read, until it has run once.
-
-    Args:
-        numbers: those of its first run.
-    """
-
-    def __init__(
-        self, graph: Graph | None, numbers: Sequence[Any], *, trimmed: Part | None = None,
-        cut: Cut | None = None,
-    ) -> None:  # fmt: skip
-        self.graph = graph
-        self.trimmed = trimmed
-        self.cut = cut
-        self.first = list(numbers)
-        self.keys: list[Any] = [typed_key(n) for n in numbers]
-        self.varying: list[bool] = [False] * len(numbers)
-        self.family: LogFamily | None = None
-        self.executable: Executable | None = None
-        self.filled: SizedPlans | None = None
-        self.key: str | None = None
-        self.runs = 0
-        self.lock = renewed(self, "lock")
-
-    def use(self, plans: SizedPlans | None) -> None:
-        """Has it run by a plan for all sizes, or for a while without any."""
-        if plans is not None:
-            plans.in_slices = plans.fills = True
-            self.executable = self.filled = plans
-
-    def fit(self, numbers: Sequence[Any]) -> None:
-        """Notes which numbers have changed since the plan was made."""
-        for i, (number, first) in enumerate(zip(numbers, self.first, strict=True)):
-            # A literal of the user's code is the same object each time.
-            if number is first or self.varying[i]:
-                continue
-            if typed_key(number) != self.keys[i]:
-                self.varying[i] = True
-                self.executable = None
-                if self.family is not None:
-                    self.family.differs(self.varying)
 
 
 class PlanCache:
@@ -158,7 +80,7 @@ class PlanCache:
         self._backend = backend
         self._most = most
         self._lock = renewed(self, "_lock")
-        self._forms: OrderedDict[Any, _Form] = OrderedDict()
+        self._forms: OrderedDict[Any, LogForm] = OrderedDict()
         self._families = LogFamilies()
         self.keeping = ShareOfTime(KEEPING)
         self.later = LaterPlans(pause=PAUSE)
@@ -218,8 +140,8 @@ class PlanCache:
         return pick(values, outputs)
 
     def _run(
-        self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], given: Sequence[Handle],
-        numbers: Sequence[Any], donation: DonationState, held: int,
+        self, form: LogForm, log: Sequence[LogEntry], outputs: Sequence[int],
+        given: Sequence[Handle], numbers: Sequence[Any], donation: DonationState, held: int,
     ) -> list[Handle]:  # fmt: skip
         """`held`: how often an input that nobody else holds is counted; see `may_overwrite`."""
         with form.lock:
@@ -254,7 +176,7 @@ class PlanCache:
         return outcome
 
     def _planned(
-        self, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any], form: _Form
+        self, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any], form: LogForm
     ) -> Executable:  # fmt: skip
         try:
             graph = _with_constants(read_log(log, outputs), numbers, form.varying)
@@ -268,7 +190,7 @@ class PlanCache:
 
     @uncollected()
     def _take_up(
-        self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
+        self, form: LogForm, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
     ) -> None:
         """Finds a plan for what is new here, if there is one: for all sizes, where logs of the form
         have come on others, or from another process."""
@@ -295,7 +217,7 @@ class PlanCache:
         if form.executable is None and form.key is not None:
             self._note_once(form, graph, numbers)
 
-    def _note_once(self, form: _Form, graph: Graph, numbers: Sequence[Any]) -> None:
+    def _note_once(self, form: LogForm, graph: Graph, numbers: Sequence[Any]) -> None:
         """Leaves a mark for a log that had no plan; makes one for later processes where an earlier
         one has left it."""
         plan_store = getattr(self._backend, "plan_store", None)
@@ -312,7 +234,7 @@ class PlanCache:
             rest = _those(numbers, form.varying)
             self.later.add(partial(self._made_for_later, form, plans, rest))
 
-    def _made_for_later(self, form: _Form, plans: SizedPlans, numbers: Sequence[Any]) -> bool:
+    def _made_for_later(self, form: LogForm, plans: SizedPlans, numbers: Sequence[Any]) -> bool:
         """Goes on with a plan for later processes; whether it is done, or none is wanted any more:
         the log has come again and has one, or there is one for all sizes that serves it."""
         if form.executable is None and not plans.served():
@@ -322,7 +244,7 @@ class PlanCache:
         return True
 
     def _prepared(
-        self, form: _Form, family: LogFamily, graph: Graph, numbers: Sequence[Any]
+        self, form: LogForm, family: LogFamily, graph: Graph, numbers: Sequence[Any]
     ) -> tuple[Example, SizedPlans] | None:
         """What a log is an example of, and what may run it by a plan for all sizes, if anything;
         it does so from now on if one is there that serves it."""
@@ -339,7 +261,7 @@ class PlanCache:
         return None if plans is None else ((fixed, _those(numbers, form.varying)), plans)
 
     def _keep_filled(
-        self, form: _Form, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
+        self, form: LogForm, log: Sequence[LogEntry], outputs: Sequence[int], numbers: Sequence[Any]
     ) -> None:
         """Keeps a plan for later processes that was filled in, now that it has come often; at one
         of its next runs, if another one was kept just now, or there is none yet."""
@@ -357,7 +279,7 @@ class PlanCache:
                 self._keep(form)
 
     def _recall(
-        self, form: _Form, graph: Graph, log: Sequence[LogEntry], numbers: Sequence[Any]
+        self, form: LogForm, graph: Graph, log: Sequence[LogEntry], numbers: Sequence[Any]
     ) -> None:
         """Takes up the plan that another process has made of what is new here."""
         plan_store = getattr(self._backend, "plan_store", None)
@@ -379,18 +301,18 @@ class PlanCache:
                 renewed = executable.renewed_a_little  # type: ignore[attr-defined]
                 self.later.add(partial(renewed, rest), first=True)
 
-    def _keep(self, form: _Form) -> None:
+    def _keep(self, form: LogForm) -> None:
         """Says to later processes which numbers of the log vary."""
         plan_store = getattr(self._backend, "plan_store", None)
         if plan_store is not None and form.key is not None:
             plan_store.put(f"form-{form.key}", bytes(form.varying))
 
-    def _form(self, key: Any, numbers: Sequence[Any], is_piece: bool = False) -> _Form:
+    def _form(self, key: Any, numbers: Sequence[Any], is_piece: bool = False) -> LogForm:
         """The form of a log; the one used longest ago goes if there are too many."""
         with self._lock:
             form = self._forms.get(key)
             if form is None:
-                form = self._forms[key] = _form_of(key, numbers, is_piece)
+                form = self._forms[key] = log_form(key, numbers, is_piece)
                 while len(self._forms) > self._most:
                     self._forms.popitem(last=False)
             else:

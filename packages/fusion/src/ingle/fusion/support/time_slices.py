@@ -41,6 +41,15 @@ PASSED = 4 * MOST
 
 T = TypeVar("T")
 
+slices_left: contextvars.ContextVar[list[int] | None] = contextvars.ContextVar(
+    "ingle_slices_left", default=None
+)
+"""How many more slices of planning a log that runs in pieces has time for; None for any number.
+
+There is one for each piece, but the first pieces without a plan take several: so that few plans, of
+which each has a thread of its own, are under way at a time.
+"""
+
 
 class _Turn(threading.local):
     """What this thread plans, if it does."""
