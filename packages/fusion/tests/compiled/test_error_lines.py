@@ -48,6 +48,37 @@ def transposed(x: it.Tensor, i: it.Tensor) -> it.Tensor:
     return it.take(y, i, axis=0)
 
 
+def chosen(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x)
+    return y[i, i % 2]
+
+
+def replaced(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x)
+    return y.at[i % 2, i].add(1.0)
+
+
+def put(x: it.Tensor, i: it.Tensor) -> it.Tensor:
+    y = it.exp(x)
+    return it.put_along_axis(y, i[None], 1.0, axis=0)
+
+
+@pytest.mark.parametrize("function", [chosen, replaced, put])
+def test_an_index_of_several_axes_is_refused_in_the_name_of_who_indexes(
+    function: Callable[..., it.Tensor],
+) -> None:
+    name = {chosen: "x[...]", replaced: "x[...] = value", put: "put_along_axis"}[function]
+    x = it.asarray(np.ones((ROWS, COLUMNS), np.float32), device="cpu")
+    i = it.asarray([9], device="cpu")
+    line = function.__code__.co_firstlineno + 2
+    for _ in range(4):  # operation by operation, then by calls that are known
+        with pytest.raises(OutOfRangeError) as found:
+            function(x, i).numpy()
+        text = f"{name}: the indices hold 9, but axis "
+        assert str(found.value).startswith(text), found.value
+        assert str(found.value).endswith(f"_lines.py:{line}, in {function.__name__}"), found.value
+
+
 @pytest.mark.parametrize("rows", [5, 300])
 def test_an_error_of_plain_code_names_its_line(rows: int) -> None:
     x = it.asarray(np.ones((rows, 90), np.float32), device="cpu")
@@ -71,6 +102,9 @@ FUNCTIONS = [
     (updated, 2, r"scatter_add: the indices .*\(shapes \(7, 3\), \(1,\)\)"),
     (loss, 2, r"^cross_entropy: the indices hold a value outside of 0 to 2"),
     (differentiated, 1, r"take: .*\(shapes \(7, 3\), \(1,\)\)"),
+    (chosen, 2, r"^x\[\.\.\.\]: an index lies outside of axes \(0, 1\), .* sizes \(7, 3\)"),
+    (replaced, 2, r"^x\[\.\.\.\] = value: an index lies outside of axes \(0, 1\), .* \(7, 3\)"),
+    (put, 2, r"^put_along_axis: an index lies outside of axes \(0, 1\), .* \(7, 3\)"),
     (transposed, 2, r"take: .*outside of -3 to 2.*\(shapes \(3, 3\), \(1,\)\)"),
 ]  # fmt: skip
 

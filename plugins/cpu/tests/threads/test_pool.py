@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 
 import numpy as np
 import pytest
@@ -13,6 +15,8 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.runtime.graph_plans import GraphPlans
+from ingle_cpu.threads import pool as pool_module
+from ingle_cpu.threads.pool import ThreadPool
 
 WAYS = {"plain": lambda f: f, "compiled": compile}
 both_ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -181,3 +185,26 @@ def test_plans_of_several_threads_run_at_the_same_time(monkeypatch):
 
     assert together(2, work) == [True, True]
     assert len(done) == 2
+
+
+def test_threads_that_ask_at_once_get_one_pool(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would have workers of its own, as many as there are cores."""
+    entered = threading.Barrier(2)
+
+    def slowly() -> int:
+        with suppress(threading.BrokenBarrierError):
+            entered.wait(0.1)  # for the other one, which comes where nothing holds it up
+        return 2
+
+    monkeypatch.setattr(pool_module, "thread_count", slowly)
+    for cached in (pool_module.thread_pool, pool_module._only_pool):
+        monkeypatch.setattr(pool_module, cached.__name__, functools.cache(cached.__wrapped__))
+    found: list[ThreadPool] = []
+    threads = [
+        threading.Thread(target=lambda: found.append(pool_module.thread_pool())) for _ in range(2)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found[0] is found[1]

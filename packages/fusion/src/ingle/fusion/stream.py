@@ -21,7 +21,7 @@ from .former_values import FormerValues
 from .ir.graph import LogEntry, has_halves, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Log, Turn
-from .record.written_out import StepEntries
+from .record.written_out import StepEntries, called
 from .runtime.plan_cache import PlanError
 from .runtime.plan_codegen import DonationState
 from .runtime.replay import Attempt, Replay, ensured
@@ -88,7 +88,7 @@ class LazyStream(Log):
     def _note(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         for x in inputs:
             if type(x) is not Scalar and x.dtype.is_integer:
-                self._asked[len(self.written)] = op.operation.name, user_line()
+                self._asked[len(self.written)] = called(op), user_line()
                 return
 
     def _note_steps(self, found: StepEntries) -> None:

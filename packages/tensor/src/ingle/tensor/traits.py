@@ -79,6 +79,8 @@ class Traits:
             its inputs are: nobody need check them.
         row_indices: the positions of an input of indices and of the one whose first axis they
             index: if they are inside of it, so are those that its body computes, and only then.
+        checks_indices: an elementwise operation that refuses indices that lie outside, or makes of
+            them one that lies outside of all; its attribute `called` is the call that they are of.
         indices_from_0: the call in whose name its body refuses negative indices, which what it is
             made of would count from the end.
 
@@ -104,4 +106,5 @@ class Traits:
     laws: Laws = LAWLESS
     indexes_inside: bool = False
     row_indices: tuple[int, int] | None = None
+    checks_indices: bool = False
     indices_from_0: str | None = None

@@ -354,8 +354,12 @@ def test_take_and_take_along_axis() -> None:
         (lambda: it.take_along_axis(X, [0]), ShapeError, "as many axes as x"),
         (lambda: it.take_along_axis(X, [[[4]]]), OutOfRangeError, "axis 2 has size 4"),
         (lambda: it.take_along_axis(X, np.zeros((2, 2, 1), int)), ShapeError, "do not broadcast"),
-        (lambda: ravel_index([it.asarray([5])], (5,)), OutOfRangeError, "axis 0 has size 5"),
-        (lambda: ravel_index([], ()), ShapeError, "a tensor for each"),
+        (
+            lambda: ravel_index([it.asarray([5])], (5,), called="f"),
+            OutOfRangeError,
+            "f: the indices hold 5, but axis 0 has size 5",
+        ),
+        (lambda: ravel_index([], (), called="f"), ShapeError, "f: indices must have"),
     ],
 )
 def test_gathering_refuses(call: Any, error: type, match: str) -> None:
@@ -371,9 +375,9 @@ def test_bodies_equal_the_kernels() -> None:
     a, b = rng.integers(-3, 3, (4, 1)), rng.integers(-5, 5, (6,))
     body = OPERATIONS["ravel_index"].body
     assert body is not None
-    got = body(it.asarray(a), it.asarray(b), sizes=(3, 5), axes=(0, 1))
+    got = body(it.asarray(a), it.asarray(b), sizes=(3, 5), axes=(0, 1), called="f")
     assert got.tolist() == ((a % 3) * 5 + b % 5).tolist()
-    outside = body(it.asarray([3, -6]), it.asarray([0, 0]), sizes=(3, 5), axes=(0, 1))
+    outside = body(it.asarray([3, -6]), it.asarray([0, 0]), sizes=(3, 5), axes=(0, 1), called="f")
     assert outside.tolist() == [15, 15]
     for shape in ((7,), (3, 4), (2, 0)):
         x = rng.integers(0, 2, shape)

@@ -188,9 +188,18 @@ def _ticks_per_us(clock: Any) -> float:
     return max(float(clock() - ticks) * 1e3 / elapsed, 1e-3)
 
 
+_making = renewed(sys.modules[__name__], "_making")
+
+
 @functools.cache
 def thread_pool() -> ThreadPool:
-    """the thread pool of this process."""
+    """The thread pool of this process."""
+    with _making:  # a cache lets threads that ask at once make one each, with workers of its own
+        return _only_pool()
+
+
+@functools.cache
+def _only_pool() -> ThreadPool:
     made = ThreadPool(thread_count())
     atexit.register(made.stop)
     if hasattr(os, "register_at_fork"):

@@ -10,7 +10,6 @@ import numpy as np
 
 from ingle.tensor.errors import OutOfRangeError
 from ingle.tensor.operation import Op
-from ingle.tensor.ops.indexing.linear_index import NAME
 
 from .blocks import row_blocks
 from .classes import checked
@@ -52,7 +51,7 @@ def _ravel_index(op: Op, *indices: Array) -> Any:
     for index, size, axis in zip(
         indices, op.attributes["sizes"], op.attributes["axes"], strict=True
     ):
-        total = total * size + checked_indices(op, index, size, axis, NAME)
+        total = total * size + checked_indices(op, index, size, axis, op.attributes["called"])
     return np.asarray(total, np.int64)
 
 

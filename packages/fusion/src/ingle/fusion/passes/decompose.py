@@ -124,6 +124,7 @@ class _Unfolding(Tracer):
             return self._left(op, inputs)
         copied = self._copies.written(key, inputs)
         if copied is not None:
+            self._known.note_merged(op, copied)
             return copied
         here, checks = self._copies.mark(), self._checked
         most = MOST_NODES if op.operation.loop is None else MOST_STEPS
@@ -138,6 +139,7 @@ class _Unfolding(Tracer):
                 if self._foreign == foreign and self._checked == checks:
                     self._copies.keep(key, inputs, here, made)
                 self._known.note_rows(op, inputs, made)
+                self._known.note_merged(op, made)
                 return made  # type: ignore[return-value]
         except (_NeedsValueError, _TooLongError, TraceError):
             pass
@@ -189,13 +191,20 @@ class _Unfolding(Tracer):
         self._anew = True
         outside = it.logical_or(place >= size, place < -size)
         self._anew = False
+        merged = self._known.merged(indices)
+        form, parts = self._told(op, inputs) if merged is None else _told_of_axes(merged)
+        self.checks.append((it.any(outside), FlagText(form, parts, self.position)))
+
+    def _told(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[str, tuple[Any, ...]]:
+        """What is said of indices that lie outside."""
+        axis = op.attributes["axis"]
+        size = inputs[0].shape[axis]
         name, low = self._called(op)
         form = (
             f"{name}: the indices hold a value outside of {low} to {{1}}, but axis {{2}} "
             "has size {0} (shapes {3}, {4})"
         )
-        parts = (size, size - 1, axis, inputs[0].shape, indices.shape)
-        self.checks.append((it.any(outside), FlagText(form, parts, self.position)))
+        return form, (size, size - 1, axis, inputs[0].shape, inputs[1].shape)
 
     def _called(self, op: Op) -> tuple[str, str]:
         """What was called that indexes so, and the form of the first index that it takes."""
@@ -237,6 +246,12 @@ class _Unfolding(Tracer):
 
     def _locate(self) -> None:
         """Does nothing: the operations of a body belong to no line of the user's code."""
+
+
+def _told_of_axes(merged: Op) -> tuple[str, tuple[Any, ...]]:
+    """What is said where indices of several axes lie outside, which one position stands for."""
+    called, axes, sizes = (merged.attributes[name] for name in ("called", "axes", "sizes"))
+    return f"{called}: an index lies outside of axes {axes}, which have the sizes {{0}}", (sizes,)
 
 
 class _Body(NamedTuple):

@@ -25,6 +25,8 @@ class KnownPlaces:
 
     def __init__(self) -> None:
         self.trusted = 0
+        self._merged: dict[int, tuple[Op, int]] = {}
+        """What merged the indices of several axes, and the value as of which it is known."""
         self._below: dict[int, tuple[Any, int]] = {}
         """That size, and the value as of which it is known."""
 
@@ -39,6 +41,8 @@ class KnownPlaces:
             traits.kind == "movement" and traits.access is None and len(op.operation.tensors) == 1
         ):
             below = self.below(inputs[0])
+            if (merged := self.merged(inputs[0])) is not None:
+                self._merged[result.number] = merged, result.number
         dtype = result.dtype
         if below is not None and dtype.is_integer and below - 1 <= np.iinfo(dtype.dtype).max:
             self._below[result.number] = below, result.number
@@ -50,6 +54,16 @@ class KnownPlaces:
         indices, table = (inputs[n] for n in op.operation.traits.row_indices)
         if self.below(indices) is None:
             self._below[indices.number] = table.shape[0], results[0].number
+
+    def note_merged(self, op: Op, results: Sequence[Any]) -> None:
+        """Notes what an operation made of the indices of several axes."""
+        if op.operation.traits.checks_indices:
+            self._merged[results[0].number] = op, results[0].number
+
+    def merged(self, value: Any) -> Op | None:
+        """What merged the indices of several axes to a value, if one did."""
+        found = self._merged.get(getattr(value, "number", -1))
+        return None if found is None else found[0]
 
     def below(self, value: Any) -> Any:
         """A size below which all elements are, none of them negative; None if nothing is known."""
@@ -76,3 +90,4 @@ class KnownPlaces:
     def forget(self, count: int) -> None:
         """Values from this one on are no more."""
         self._below = {n: known for n, known in self._below.items() if known[1] < count}
+        self._merged = {n: known for n, known in self._merged.items() if known[1] < count}

@@ -210,7 +210,8 @@ class Log:
                 args.append(self.number(x))
             else:
                 args.append(self.operand(x))  # type: ignore[arg-type]
-        if (op.operation.traits.kind, len(inputs) > 1) not in HARMLESS:
+        traits = op.operation.traits  # as `may_fail`, by one frame less
+        if traits.checks_indices or (traits.kind, len(inputs) > 1) not in HARMLESS:
             self._note(op, inputs)
         number, entry = self._count, tuple(args)
         made: tuple[LazyHandle, ...]

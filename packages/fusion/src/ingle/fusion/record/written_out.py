@@ -15,13 +15,28 @@ from functools import lru_cache
 from typing import TypeAlias
 
 from ingle.tensor.contract import Aval, Scalar
+from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program
 
 from ..ir.graph import LogEntry
 
 HARMLESS = frozenset({("elementwise", False), ("elementwise", True), ("movement", False)})
 """Kinds of operations, and whether they have several operands, that do not fail for what operands
-hold: a movement of one value reads no index that may be wrong."""
+hold: a movement of one value reads no index that may be wrong. Elementwise ones that check indices
+are told by their traits."""
+
+
+def may_fail(op: Op, operands: int) -> bool:
+    """Whether an operation may fail for what its operands hold."""
+    traits = op.operation.traits
+    return traits.checks_indices or (traits.kind, operands > 1) not in HARMLESS
+
+
+def called(op: Op) -> str:
+    """What an error of an operation begins with."""
+    checks = op.operation.traits.checks_indices
+    return str(op.attributes["called"]) if checks else op.operation.name
+
 
 Place: TypeAlias = "int | None"
 """Where a program finds an input: the number of a value of the log; `~k` for the tensor that is the
@@ -84,11 +99,11 @@ def written_out(program: Program, count: int, places: Sequence[Place]) -> StepEn
                 entries.append(("input", *avals[x]))
             args.append(count)
             count += 1
-        if (op.operation.traits.kind, len(inputs) > 1) not in HARMLESS and any(
+        if may_fail(op, len(inputs)) and any(
             not isinstance(x, Scalar) and values[x] is not None and avals[x].dtype.is_integer
             for x in inputs
         ):
-            reading.append((len(entries), op.operation.name))
+            reading.append((len(entries), called(op)))
         entries.append((op, *args))
         values += range(count, count + results)
         count += results

@@ -40,7 +40,7 @@ def _written(scatter: Callable[..., Tensor], x: Tensor, index: Tensor, size: Sha
     planes, places = math.prod(x.shape[:2]), math.prod(size)
     plane = reshape(arange(planes, dtype=int64, device=x.device), (planes, 1))
     each = reshape(index, (planes, math.prod(index.shape[2:])))
-    where = ravel_index([plane, each], (planes, places), axes=(1, 2))
+    where = ravel_index([plane, each], (planes, places), axes=(1, 2), called="max_unpool")
     flat = zeros((planes * places,), dtype=x.dtype, device=x.device)
     out = scatter(flat, reshape(where, (x.size,)), reshape(x, (x.size,)), axis=0)
     return reshape(out, (*x.shape[:2], *size))

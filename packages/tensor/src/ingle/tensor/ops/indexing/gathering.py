@@ -132,7 +132,7 @@ def along_vjp(g: Tensor, indices: Tensor, x_aval: Aval, axis: int) -> Tensor:
     from .scattering import scatter_add
 
     flat = zeros_of(Aval((math.prod(x_aval.shape),), x_aval.dtype), g)
-    positions = flat_positions(indices, x_aval.shape, axis)
+    positions = flat_positions(indices, x_aval.shape, axis, called="take_along_axis")
     return reshape(scatter_add(flat, positions, g, axis=0), x_aval.shape)
 
 

@@ -20,18 +20,20 @@ from .._rules import as_shape, broadcast_shapes
 if TYPE_CHECKING:
     from ...tensor import Tensor
 
-NAME = "ravel_multi_index"
-"""What people know it by; it also serves other operations that index."""
-
 
 def ravel_index(
-    indices: Sequence[TensorLike], shape: Sequence[int], *, axes: Sequence[int] | None = None
+    indices: Sequence[TensorLike],
+    shape: Sequence[int],
+    *,
+    called: str,
+    axes: Sequence[int] | None = None,
 ) -> Tensor:
     """The int64 positions in row-major order that indices of several axes point to.
 
     Args:
         indices: an integer tensor for each axis; they broadcast. Negative ones count from the end.
         shape: the sizes of the axes.
+        called: the call that indexes so, whose name messages begin with.
         axes: their numbers in the tensor that is indexed, for messages.
 
     Raises:
@@ -39,22 +41,23 @@ def ravel_index(
 
     >>> import ingle.tensor as it
     >>> from ingle.tensor.ops.indexing.linear_index import ravel_index
-    >>> ravel_index([it.asarray([0, 1]), it.asarray([2, -1])], (2, 3)).tolist()
+    >>> indices = [it.asarray([0, 1]), it.asarray([2, -1])]
+    >>> ravel_index(indices, (2, 3), called="x[...]").tolist()
     [2, 5]
     """
-    lengths = as_shape(shape, NAME, "shape")
+    lengths = as_shape(shape, called, "shape")
     if not len(indices) == len(lengths) > 0:
         raise ShapeError(
-            f"{NAME}: indices must have a tensor for each axis of shape={lengths}, got "
+            f"{called}: indices must have a tensor for each axis of shape={lengths}, got "
             f"{len(indices)}"
         )
-    handles = [handle_of(x, NAME, f"indices[{i}]") for i, x in enumerate(indices)]
+    handles = [handle_of(x, called, f"indices[{i}]") for i, x in enumerate(indices)]
     for i, h in enumerate(handles):
         if not h.dtype.is_integer:
-            raise DTypeError(f"{NAME}: indices[{i}] must be integers, got {h.dtype}; cast it")
+            raise DTypeError(f"{called}: indices[{i}] must be integers, got {h.dtype}; cast it")
     handles = [cast_handle(h, int64) for h in handles]
     numbers = tuple(range(len(lengths)) if axes is None else axes)
-    return run(RAVEL_INDEX.op(sizes=lengths, axes=numbers), handles)[0]
+    return run(RAVEL_INDEX.op(sizes=lengths, axes=numbers, called=called), handles)[0]
 
 
 @guarded
@@ -82,16 +85,16 @@ def ravel_multi_index(indices: Sequence[TensorLike], shape: Sequence[int], /) ->
         raise OperandError(
             f"ravel_multi_index: indices must be a list of tensors, got {type(indices).__name__}"
         )
-    return ravel_index(indices, shape)
+    return ravel_index(indices, shape, called="ravel_multi_index")
 
 
-def _rule(*indices: Aval, sizes: Shape, axes: Shape) -> Aval:
+def _rule(*indices: Aval, sizes: Shape, axes: Shape, called: str) -> Aval:
     names = [f"indices[{i}]" for i in range(len(indices))]
     shapes = [i.shape for i in indices]
-    return Aval(broadcast_shapes(NAME, *shapes, arguments=names), int64)
+    return Aval(broadcast_shapes(called, *shapes, arguments=names), int64)
 
 
-def _body(*indices: Tensor, sizes: Shape, axes: Shape) -> Tensor:
+def _body(*indices: Tensor, sizes: Shape, axes: Shape, called: str) -> Tensor:
     """An index outside of its axis gives a position outside of all, which the gather refuses."""
     from ..elementwise.comparison import greater_equal, less
     from ..elementwise.where import where
@@ -123,9 +126,9 @@ RAVEL_INDEX = Operation(
     "ravel_index",
     tensors=("indices",),
     variadic=True,
-    statics=("sizes", "axes"),
+    statics=("sizes", "axes", "called"),
     rule=_rule,
-    traits=Traits("elementwise"),
+    traits=Traits("elementwise", checks_indices=True),
     vjp={},
     body=_body,
     public=ravel_multi_index,
@@ -134,8 +137,13 @@ RAVEL_INDEX = Operation(
 )
 
 
-def flat_positions(indices: Tensor, shape: Shape, axis: int) -> Tensor:
-    """Where `take_along_axis` finds its elements in a tensor of `shape` that is laid out flat."""
+def flat_positions(indices: Tensor, shape: Shape, axis: int, *, called: str) -> Tensor:
+    """Where `take_along_axis` finds its elements in a tensor of `shape` that is laid out flat.
+
+    Args:
+        indices, shape, axis: as there.
+        called: the call that indexes so, whose name messages begin with.
+    """
     from ..creation.ranges import arange
     from ..movement.shapes import reshape
 
@@ -144,4 +152,4 @@ def flat_positions(indices: Tensor, shape: Shape, axis: int) -> Tensor:
         here = (1,) * i + (n,) + (1,) * (len(shape) - i - 1)
         own = reshape(arange(n, dtype=int64, device=indices.device), here)
         parts.append(indices if i == axis else own)
-    return ravel_index(parts, shape)
+    return ravel_index(parts, shape, called=called)

@@ -76,7 +76,8 @@ def sorted_updates(
     """An order of the updates by their place, the places in it, and the updates, a row each."""
     count, ndim = math.prod(indices.shape), indices.ndim
     # One place may be named from both ends.
-    places = ravel_index([reshape(indices, (count,))], (size,), axes=(axis,))
+    flat = reshape(indices, (count,))
+    places = ravel_index([flat], (size,), called="scatter_reduce", axes=(axis,))
     order = argsort(places)
     moved = permute_dims(
         updates,

@@ -293,7 +293,7 @@ def put_along_axis(
         raise ShapeError(f"{name}: values of {u.shape} do not broadcast to indices of {i.shape}")
     if u.dtype is not a.dtype:
         raise DTypeError(f"{name}: values must have the dtype {a.dtype} of x, got {u.dtype}")
-    positions = reshape(flat_positions(wrap(i), a.shape, place), (-1,))
+    positions = reshape(flat_positions(wrap(i), a.shape, place, called=name), (-1,))
     flat = reshape(wrap(a), (math.prod(a.shape),))
     updates = reshape(broadcast_to(wrap(u), i.shape), (math.prod(i.shape),))
     if reduce is None:

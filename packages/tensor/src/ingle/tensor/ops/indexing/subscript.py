@@ -69,7 +69,7 @@ def _by_any(x: TensorLike, key: Any) -> Tensor:
     piece = _basic(wrap(handle), plan)
     if not plan.advanced:
         return piece
-    view = _Gathered(piece, plan)
+    view = _Gathered(piece, plan, "x[...]")
     return take(view.merged, view.positions, axis=plan.position)
 
 
@@ -128,7 +128,7 @@ def _replaced_by_any(tensor: Tensor, key: Any, values: Tensor, how: How) -> Tens
     plan = read_key(key, handle)
     piece = _basic(tensor, plan)
     if plan.advanced:
-        piece = _Gathered(piece, plan).scattered(values, how)
+        piece = _Gathered(piece, plan, "x[...] = value").scattered(values, how)
     else:
         piece = _COMBINE[how](piece, fitted(values, piece.shape))
     piece = reshape(piece, plan.sizes)
@@ -272,12 +272,17 @@ _ANY_UPDATE = (
 class _Gathered:
     """A tensor with the axes that are indexed merged into one, and positions along that.
 
+    Args:
+        piece: the tensor.
+        plan: the key.
+        called: whose name errors have.
+
     Attributes:
         merged: the tensor, with the merged axis at the plan's position.
         positions: the indices of `take` along it.
     """
 
-    def __init__(self, piece: Tensor, plan: Plan) -> None:
+    def __init__(self, piece: Tensor, plan: Plan, called: str) -> None:
         places = [a.place for a in plan.advanced]
         others = [i for i in range(piece.ndim) if i not in places]
         at = plan.position
@@ -293,7 +298,10 @@ class _Gathered:
         rest = moved.shape[at + len(places) :]
         self.merged = reshape(moved, (*moved.shape[:at], math.prod(sizes), *rest))
         self.positions = ravel_index(
-            [a.index for a in plan.advanced], sizes, axes=[a.axis for a in plan.advanced]
+            [a.index for a in plan.advanced],
+            sizes,
+            called=called,
+            axes=[a.axis for a in plan.advanced],
         )
 
     def scattered(self, values: Tensor, how: How) -> Tensor:
