@@ -36,6 +36,17 @@ def test_arange_counts_exactly_far_out() -> None:
     assert it.arange(3, dtype=it.complex64).tolist() == [0, 1, 2]
 
 
+def test_small_and_large_integers_in_one_list_are_exact_as_uint64() -> None:
+    """NumPy makes floats of a list in which some numbers need int64 and others uint64."""
+    far = 2**64 - 700
+    assert it.asarray([5, far], dtype=it.uint64).tolist() == [5, far]
+    assert it.asarray([[5], [far]], dtype=it.uint64).tolist() == [[5], [far]]
+    assert it.asarray([np.int64(5), far], dtype=it.uint64).tolist() == [5, far]
+    assert it.asarray([5.5, 2.0], dtype=it.uint64).tolist() == [5, 2]
+    with pytest.raises(DTypeError, match="the number -1 does not fit uint64"):
+        it.asarray([-1, far], dtype=it.uint64)
+
+
 @pytest.mark.parametrize(
     ("args", "kwargs", "error", "match"),
     [

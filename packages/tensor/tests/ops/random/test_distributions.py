@@ -14,7 +14,7 @@ import ingle.tensor as it
 from ingle.autodiff import vmap
 from ingle.tensor import random
 from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
-from ingle.tensor.random import _elementary
+from ingle.tensor.random import _elementary, _places
 
 N = 20000
 stats = scipy.stats
@@ -210,6 +210,23 @@ def test_what_is_drawn_by_rejection_is_the_same_in_a_compiled_function(
         np.testing.assert_array_equal(got.numpy(), want.numpy())
         assert fast.state == plain.state
         rates = rates * np.float32(0.5)
+
+
+@pytest.mark.parametrize("device", ["numpy", pytest.param("cpu", marks=pytest.mark.slow)])
+def test_a_few_numbers_drawn_by_one_program_are_those_drawn_one_operation_at_a_time(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rates = np.random.default_rng(1).uniform(0.1, 30.0, 40).astype(np.float32)
+    made: list[list[Any]] = []
+    for few in (_places.FEW, 0):
+        monkeypatch.setattr(_places, "FEW", few)
+        generator = random.Generator(3)
+        generator.state = (1 << 63, (1 << 64) - 1500)  # the stream begins anew in between
+        with it.device(device):
+            a = it.asarray(rates)
+            draws = [[d(a, generator).tolist() for _ in range(2)] for _, d in BY_REJECTION]
+        made.append([*draws, list(generator.state)])
+    assert made[0] == made[1]
 
 
 def test_places_of_what_is_drawn_by_rejection_begin_anew_behind_the_last() -> None:

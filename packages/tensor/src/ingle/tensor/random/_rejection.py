@@ -12,13 +12,14 @@ from .. import ops
 from ..contract import Shape
 from ..control import while_loop
 from ..device import Device
-from ..dtypes import DType, int32, int64, uint32, uint64
+from ..dtypes import DType, int32, int64
 from ..ops._checks_at_run import is_unread
-from ..ops.random.bits import MASK, Place, blocks, drawn_at
+from ..ops.random.bits import Place, blocks, drawn_at
 from ..ops.random.normal import RANDOM_NORMAL
 from ..ops.random.uniform import RANDOM_UNIFORM, words_of
 from ..tensor import Tensor
 from ._elementary import inside
+from ._places import AnyPlace, TracedPlace
 from .generator import Generator, draws_from
 
 Attempt = Callable[..., tuple[Tensor, Tensor]]
@@ -45,7 +46,7 @@ def reserved(
 def until_accepted(
     attempt: Attempt,
     kinds: Sequence[str],
-    place: Place,
+    place: AnyPlace,
     *given: Tensor,
     wanted: Tensor | None = None,
 ) -> Tensor:
@@ -70,8 +71,10 @@ def until_accepted(
     flat = [ops.reshape(p, (size,)) for p in given]
     values, accepted = attempt(*draws.at(place, 0, size), *flat)
     left = ~accepted if wanted is None else ops.reshape(wanted, (size,)) & ~accepted
-    again = _all_again if is_unread(left._handle) else _left_again
-    values = again(attempt, draws, place, flat, values, left)
+    if isinstance(place, TracedPlace) or is_unread(left._handle):
+        values = _all_again(attempt, draws, place, flat, values, left)
+    else:
+        values = _left_again(attempt, draws, place, flat, values, left)
     return ops.reshape(values, shape)
 
 
@@ -91,17 +94,11 @@ class _Draws:
         self.blocks = len(kinds) * each
         """How many blocks of the stream an attempt at all elements has."""
 
-    def at(self, start: Place, number: int, size: int) -> list[Tensor]:
+    def at(self, start: AnyPlace, number: int, size: int) -> list[Tensor]:
         """The first so many of each kind in an attempt of a number."""
-        begin = start.counter + number * self.blocks
-        counters = [(begin + i * self._each) & _WHOLE for i in range(len(self._kinds))]
-        return list(self._drawn([Place(start.key, c).words() for c in counters], size))
-
-    def at_counter(self, key: Sequence[Tensor], counter: Tensor, size: int) -> list[Tensor]:
-        """The same where a tensor of uint64 counts the blocks."""
-        counters = [counter + i * self._each for i in range(len(self._kinds))]
-        words = [(*key, (c & MASK).astype(uint32), (c >> 32).astype(uint32)) for c in counters]
-        return list(self._drawn(words, size))
+        begin = number * self.blocks
+        places = [start.moved(begin + i * self._each) for i in range(len(self._kinds))]
+        return list(self._drawn([p.words() for p in places], size))
 
     def _drawn(self, places: Sequence[Sequence[Any]], size: int) -> Iterator[Tensor]:
         for kind, words in zip(self._kinds, places, strict=True):
@@ -109,9 +106,6 @@ class _Draws:
             op = operation.op(shape=(size,), dtype=self._dtype)
             found = drawn_at(op, words, self._device)
             yield found if kind == "normal" else inside(found)
-
-
-_WHOLE = (1 << 64) - 1
 
 
 def _left_again(
@@ -136,13 +130,16 @@ def _left_again(
 
 
 def _all_again(
-    attempt: Attempt, draws: _Draws, place: Place, given: list[Tensor], values: Tensor, left: Tensor
+    attempt: Attempt,
+    draws: _Draws,
+    place: AnyPlace,
+    given: list[Tensor],
+    values: Tensor,
+    left: Tensor,
 ) -> Tensor:
     """Attempts at everything while something is left, whose numbers are the first ones."""
     device, size = values.device, values.shape[0]
-    halves = place.key & MASK, place.key >> 32
-    key = [ops.full((), half, dtype=uint32, device=device) for half in halves]
-    counter = ops.full((), place.counter, dtype=uint64, device=device)
+    begin = place if isinstance(place, TracedPlace) else TracedPlace.of(place, device)
 
     def goes_on(carry: _Carry) -> Tensor:
         number, _, left, _ = carry
@@ -152,10 +149,10 @@ def _all_again(
         number, counter, left, values = carry
         counter = counter + draws.blocks
         order = ops.maximum(ops.cumulative_sum(left.astype(int64)) - 1, 0)
-        drawn = [ops.take(x, order) for x in draws.at_counter(key, counter, size)]
+        drawn = [ops.take(x, order) for x in draws.at(begin._replace(counter=counter), 0, size)]
         found, accepted = attempt(*drawn, *given)
         return number + 1, counter, left & ~accepted, ops.where(left, found, values)
 
     one = ops.ones((), dtype=int32, device=device)
-    found: Tensor = while_loop(goes_on, again, (one, counter, left, values))[3]
+    found: Tensor = while_loop(goes_on, again, (one, begin.counter, left, values))[3]
     return found

@@ -16,7 +16,7 @@ from ..dispatch import TensorLike, handle_of, wrap
 from ..dtypes import DType, float64
 from ..errors import ArgumentError, ShapeError
 from ..ops._rules import as_shape, check_numbers
-from ..ops.random.bits import blocks
+from ..ops.random.bits import Place, blocks
 from ..ops.random.normal import polynomial_log as log
 from ..ops.random.uniform import words_of
 from ..tensor import Tensor
@@ -24,11 +24,11 @@ from ._elementary import (
     Parameter,
     exp,
     float_dtype,
-    inside,
     open_uniform,
     parameters,
     wide_dtype,
 )
+from ._places import AnyPlace, drawn_together, uniform_inside
 from ._rejection import may_hold, reserved, until_accepted
 from .basic import Shape as ShapeLike
 from .basic import normal
@@ -206,7 +206,12 @@ def gamma(
     to = float_dtype("gamma", dtype)
     given = ("concentration", concentration), ("rate", rate)
     _, (a, b) = parameters("gamma", shape, wide_dtype(to), device, *given)
-    return (exp(_log_gamma(a, generator)) / b).astype(to)
+    places = _places(a, generator)
+    return drawn_together(_gamma, to, places, a, b, name="gamma")
+
+
+def _gamma(dtype: DType, places: Sequence[AnyPlace], a: Tensor, b: Tensor) -> Tensor:
+    return (exp(_log_gamma(a, *places)) / b).astype(dtype)
 
 
 def beta(
@@ -234,8 +239,13 @@ def beta(
     """
     to = float_dtype("beta", dtype)
     _, (p, q) = parameters("beta", shape, wide_dtype(to), device, ("a", a), ("b", b))
-    one, other = _log_gamma(p, generator), _log_gamma(q, generator)
-    return (1.0 / (exp(other - one) + 1.0)).astype(to)
+    places = [*_places(p, generator), *_places(q, generator)]
+    return drawn_together(_beta, to, places, p, q, name="beta")
+
+
+def _beta(dtype: DType, places: Sequence[AnyPlace], p: Tensor, q: Tensor) -> Tensor:
+    one, other = _log_gamma(p, *places[:2]), _log_gamma(q, *places[2:])
+    return (1.0 / (exp(other - one) + 1.0)).astype(dtype)
 
 
 def dirichlet(
@@ -274,9 +284,13 @@ def dirichlet(
     size, (a,) = parameters("dirichlet", whole, wide_dtype(to), None, named)
     if not size[-1]:
         return ops.astype(a, to)
-    logs = _log_gamma(a, generator)
+    return drawn_together(_dirichlet, to, _places(a, generator), a, name="dirichlet")
+
+
+def _dirichlet(dtype: DType, places: Sequence[AnyPlace], a: Tensor) -> Tensor:
+    logs = _log_gamma(a, *places)
     parts = exp(logs - ops.max(logs, axis=-1, keepdims=True))
-    return (parts / ops.sum(parts, axis=-1, keepdims=True)).astype(to)
+    return (parts / ops.sum(parts, axis=-1, keepdims=True)).astype(dtype)
 
 
 def _positive(name: str, **numbers: float) -> None:
@@ -296,9 +310,14 @@ _GAMMA = "normal", "uniform"
 """What an attempt at a gamma float draws."""
 
 
-def _log_gamma(a: Tensor, generator: Generator | None) -> Tensor:
+def _places(a: Tensor, generator: Generator | None) -> tuple[Place, Place]:
+    """Where the numbers of gamma floats are: those of attempts, and of one float each."""
+    attempts = reserved(generator, _GAMMA, a.shape, a.dtype)
+    return attempts, draws_from("gamma", generator).draw(blocks(a.shape, words_of(a.dtype)))
+
+
+def _log_gamma(a: Tensor, attempts: AnyPlace, place: AnyPlace) -> Tensor:
     """Logarithms of gamma floats of rate 1: those of small ones underflow to 0 themselves."""
-    dtype, device = a.dtype, a.device
     small = a < 1
 
     def attempt(x: Tensor, u: Tensor, d: Tensor) -> tuple[Tensor, Tensor]:
@@ -310,10 +329,8 @@ def _log_gamma(a: Tensor, generator: Generator | None) -> Tensor:
 
     # A gamma float of a + 1, times u ** (1 / a), is one of a.
     shifted = ops.where(small, a + 1.0, a) - 1 / 3
-    attempts = reserved(generator, _GAMMA, a.shape, dtype)
     out = until_accepted(attempt, _GAMMA, attempts, shifted)
-    place = draws_from("gamma", generator).draw(blocks(a.shape, words_of(dtype)))
     if not may_hold(small):
         return out
-    u = inside(ops.random_uniform(a.shape, place, dtype=dtype, device=device))
+    u = uniform_inside(a.shape, a.dtype, place, a.device)
     return ops.where(small, out + log(u) / a, out)

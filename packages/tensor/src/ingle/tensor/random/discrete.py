@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from .. import ops
 from ..control import while_loop
 from ..device import Device
 from ..dispatch import TensorLike, as_floating, wrap
-from ..dtypes import as_dtype, default_int, float64, int64
+from ..dtypes import DType, as_dtype, default_int, float64, int64
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ops._checks_at_run import required
 from ..ops._rules import as_int, as_shape, normalize_axis
-from ..ops.random.bits import MASK, Place, blocks
+from ..ops.random.bits import MASK, blocks
 from ..ops.random.normal import polynomial_log as log
 from ..ops.random.pairs import random_pairs
 from ..ops.random.uniform import words_of
 from ..tensor import Tensor
-from ._elementary import Parameter, exp, inside, parameters, wide_dtype
+from ._elementary import Parameter, exp, parameters, wide_dtype
+from ._places import AnyPlace, drawn_together, uniform_inside
 from ._rejection import may_hold, reserved, until_accepted
 from .basic import Shape as ShapeLike
 from .continuous import gumbel
@@ -28,6 +30,7 @@ _LARGE = 10.0
 _TOGETHER = 8
 """How many probabilities are added between two looks at whether all have found their number."""
 _Carry = tuple[Tensor, Tensor, Tensor, Tensor]
+_LOG_FACTORIALS = [math.lgamma(i + 1.0) for i in range(10)]
 _STEPS = 1 << 31
 """Weights count in multiples of the largest one over this: sums of integers have no rounding."""
 
@@ -63,15 +66,21 @@ def poisson(
     if not (to.is_integer or to.is_floating):
         raise DTypeError(f"poisson: dtype must be an integer or float dtype, got {to}")
     _, (mean,) = parameters("poisson", shape, float64, device, ("rate", rate))
-    large = mean >= _LARGE
-    out = ops.zeros(mean.shape, dtype=float64, device=mean.device)
     place = draws_from("poisson", generator).draw(blocks(mean.shape, words_of(float64)))
     attempts = reserved(generator, _ATTEMPT, mean.shape, float64)
+    table = ops.asarray(_LOG_FACTORIALS, dtype=float64, device=mean.device)
+    return drawn_together(_poisson, to, (place, attempts), mean, table, name="poisson")
+
+
+def _poisson(dtype: DType, places: Sequence[AnyPlace], mean: Tensor, table: Tensor) -> Tensor:
+    place, attempts = places
+    large = mean >= _LARGE
+    out = ops.zeros(mean.shape, dtype=float64, device=mean.device)
     if may_hold(~large):
         out = _by_addition(ops.where(large, 1, mean), place)
     if may_hold(large):
-        out = ops.where(large, _by_rejection(mean, large, attempts), out)
-    return out.astype(to)
+        out = ops.where(large, _by_rejection(mean, large, attempts, table), out)
+    return out.astype(dtype)
 
 
 def categorical(
@@ -202,9 +211,9 @@ def _with_replacement(rows: Tensor, count: int, generator: Generator | None) -> 
     return found - first
 
 
-def _by_addition(rate: Tensor, place: Place) -> Tensor:
+def _by_addition(rate: Tensor, place: AnyPlace) -> Tensor:
     """The number of probabilities that add up to less than a uniform float."""
-    u = inside(ops.random_uniform(rate.shape, place, dtype=float64, device=rate.device))
+    u = uniform_inside(rate.shape, float64, place, rate.device)
 
     def goes_on(carry: _Carry) -> Tensor:
         i, _, _, total = carry
@@ -229,7 +238,7 @@ def _by_addition(rate: Tensor, place: Place) -> Tensor:
 _ATTEMPT = "uniform", "uniform"
 
 
-def _by_rejection(rate: Tensor, large: Tensor, place: Place) -> Tensor:
+def _by_rejection(rate: Tensor, large: Tensor, place: AnyPlace, table: Tensor) -> Tensor:
     def attempt(u: Tensor, v: Tensor, rate: Tensor) -> tuple[Tensor, Tensor]:
         u = u - 0.5
         b = ops.sqrt(rate) * 2.53 + 0.931
@@ -241,16 +250,15 @@ def _by_rejection(rate: Tensor, large: Tensor, place: Place) -> Tensor:
         safe = ops.where(k >= 0, k, 0)
         inverse = 1.1328 / (b - 3.4) + 1.1239
         height = log(v) + log(inverse) - log(a / (us * us) + b)
-        below = height <= safe * log(rate) - rate - _log_factorial(safe)
+        below = height <= safe * log(rate) - rate - _log_factorial(safe, table)
         slow = (k >= 0) & ((us >= 0.013) | (v <= us)) & below
         return k, fast | slow
 
     return until_accepted(attempt, _ATTEMPT, place, ops.where(large, rate, _LARGE), wanted=large)
 
 
-def _log_factorial(k: Tensor) -> Tensor:
+def _log_factorial(k: Tensor, table: Tensor) -> Tensor:
     """By Stirling's series, to 1e-10; below 10 from a table."""
-    table = ops.asarray([math.lgamma(i + 1.0) for i in range(10)], dtype=float64, device=k.device)
     x = ops.where(k < 10, 10, k)
     z = 1.0 / (x * x)
     rest = (1 / 12 - z * (1 / 360 - z * (1 / 1260))) / x

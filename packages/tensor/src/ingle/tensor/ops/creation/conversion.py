@@ -23,6 +23,7 @@ from ...dtypes import (
     from_numpy_dtype,
     int64,
     integer_range,
+    uint64,
 )
 from ...errors import ArgumentError, DTypeError, OperandError
 from ...followed import is_followed, plain
@@ -262,7 +263,24 @@ def _host_array(obj: Any, to: DType | None) -> np.ndarray:
         )
     if hasattr(obj, "__array__") or hasattr(obj, "__array_interface__"):
         return _cast(values, to)
+    if to is uint64 and values.dtype.kind == "f":
+        values = _whole_again(obj, values)
     return _cast(values, to or _python_dtype(values), exact=True)
+
+
+def _whole_again(obj: Any, values: np.ndarray) -> np.ndarray:
+    """Integers of which NumPy made floats, since int64 holds some and uint64 the others."""
+    numbers = np.asarray(obj, object)
+    if not all(isinstance(n, (int, np.integer)) for n in numbers.flat):
+        return values
+    try:
+        return numbers.astype(np.uint64)
+    except OverflowError:
+        low = min(numbers.flat)
+        raise DTypeError(
+            f"asarray: the number {low if low < 0 else max(numbers.flat)} does not fit uint64 "
+            "(0 to 18446744073709551615); ask for a wider dtype"
+        ) from None
 
 
 def _python_dtype(values: np.ndarray) -> DType | None:

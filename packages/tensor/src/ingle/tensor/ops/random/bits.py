@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 PARITY = 0x1BD11BDA
 MASK = 0xFFFFFFFF
+_WHOLE = (1 << 64) - 1
 
 
 class Place(NamedTuple):
@@ -47,6 +48,10 @@ class Place(NamedTuple):
                 f"{place!r:.60}"
             )
         return cls(*pair)
+
+    def moved(self, by: int) -> Place:
+        """The place so many blocks behind it."""
+        return Place(self.key, (self.counter + by) & _WHOLE)
 
     def words(self) -> tuple[int, int, int, int]:
         """Low and high half of the key and of the counter."""
