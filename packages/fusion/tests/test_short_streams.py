@@ -86,7 +86,7 @@ def test_what_nobody_holds_in_between_takes_no_replay(below, monkeypatch):
         read.append(graph)
         return Replay(backend, graph)
 
-    monkeypatch.setattr("ingle.fusion.stream.Replay", noted)
+    monkeypatch.setattr("ingle.fusion.runtime.replay.Replay", noted)
     x = it.asarray([0.0, 1.0]) * 1.0
     assert x.tolist() == [0.0, 1.0]
     assert (it.square(x + 1.0) - x).tolist() == [1.0, 3.0]

@@ -137,8 +137,12 @@ def walk(visitor, rounds=6):
 @pytest.mark.parametrize("device", DEVICES)
 @pytest.mark.parametrize("every", [1, 7])
 @pytest.mark.parametrize(
-    "part", ["fusion/record/log", "fusion/stream", "fusion/runtime/plan_cache", "ingle_numpy/"]
-)
+    "part",
+    [
+        "fusion/record/log", "fusion/record/repeated_logs", "fusion/stream",
+        "fusion/runtime/plan_cache", "ingle_numpy/",
+    ],
+)  # fmt: skip
 def test_an_operation_at_any_line(device, part, every):
     with it.device(device):
         visitor = Visitor()

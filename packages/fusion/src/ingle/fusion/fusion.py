@@ -103,8 +103,12 @@ class Fusion:
         """The first operation of a new stream of this thread, whose last one takes no more: it has
         run, or is in the middle of something that was interrupted."""
         last = self._threads.streams.last
-        stream = LazyStream(self, self.planner, Turn() if last is None else last.turn)
-        handles = stream.record_steps(op, inputs, steps)
+        turn = Turn() if last is None else last.turn
+        stream = LazyStream(self, self.planner, turn, self._threads.streams.points)
+        if steps is None:
+            handles = stream.record(op, inputs)
+        else:
+            handles = stream.record_steps(op, inputs, steps)
         # Now, so that whatever interrupts this cannot run the stream before it has begun.
         self._threads.streams.last = stream
         return handles
@@ -113,8 +117,13 @@ class Fusion:
         """The results of a known call, whose operations run as they come, or else are recorded."""
         streams = self._threads.streams
         log = streams.last
-        if streams.short >= READ and (log is None or log.done) and current.get() is None:
-            made = self._at_once.steps(steps, values, streams)
+        if log is None or log.done:
+            if streams.short >= READ and current.get() is None:
+                made = self._at_once.steps(steps, values, streams)
+                if made is not None:
+                    return made
+        elif log.at is not None and current.get() is None and not sys.is_finalizing():
+            made = log.record_call(steps, values)
             if made is not None:
                 return made
         for op, places in steps.steps:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.blocks import holding
 from ingle.tensor.callers import warn
-from ingle.tensor.contract import Backend, Handle, Scalar
-from ingle.tensor.device import call_staged
+from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.errors import BackendError
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.operation import Op
@@ -20,11 +19,12 @@ from .errors import PlanWarning
 from .former_values import FormerValues
 from .ir.graph import LogEntry, has_halves, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
-from .record.log import Inputs, LazyHandle, Log, Turn
+from .record.log import Inputs, LazyHandle, Turn
+from .record.repeated_logs import Points, RepeatedLog
 from .record.written_out import StepEntries, called
 from .runtime.plan_cache import PlanError
 from .runtime.plan_codegen import DonationState
-from .runtime.replay import Attempt, Replay, ensured
+from .runtime.replay import Attempt, ensured, one_by_one
 from .support.refcounts import MAPPED_ITEM, refs
 from .support.run_ahead import setting
 from .support.source_location import Line, told_lines, user_line, with_lines
@@ -63,7 +63,7 @@ MOST_HELD = 8
 reads anything: a recording of gradients holds more, and is better planned as one."""
 
 
-class LazyStream(Log):
+class LazyStream(RepeatedLog):
     """What one thread has asked for and nobody has needed yet. It runs once.
 
     Attributes:
@@ -71,10 +71,9 @@ class LazyStream(Log):
     """
 
     most = CHECKS
-    record = Log.record_steps  # what plain code writes down comes by one frame less
 
-    def __init__(self, backend: Fusion, planner: PlanCache, turn: Turn) -> None:
-        super().__init__(backend, turn)
+    def __init__(self, backend: Fusion, planner: PlanCache, turn: Turn, points: Points) -> None:
+        super().__init__(backend, turn, points)
         self.done = False
         self._planner = planner
         self._looks = FIRST_CHECK
@@ -93,8 +92,11 @@ class LazyStream(Log):
 
     def _note_steps(self, found: StepEntries) -> None:
         if found.reading:
-            line, count = user_line(), len(self.written)
-            self._asked.update({count + i: (name, line) for i, name in found.reading})
+            self._note_reading(found.reading)
+
+    def _note_reading(self, reading: Sequence[tuple[int, str]]) -> None:
+        line, count = user_line(), len(self.written)
+        self._asked.update({count + i: (name, line) for i, name in reading})
 
     def _repair(self) -> None:
         super()._repair()
@@ -269,6 +271,8 @@ class LazyStream(Log):
                 raise
             # A log that cannot even be read has no values, however often they are asked for.
             values = [error] * len(outputs)
+        if donation.again and self.strayed:
+            self.points.wanted()
         if self._former.noted and any(isinstance(value, BaseException) for value in values):
             numbers = self._former.numbers()
             again = self._attempted(self.written, numbers, self.given, self.numbers)
@@ -281,7 +285,7 @@ class LazyStream(Log):
         log, given, numbers = self.written, self.given, self.numbers
         try:
             if self._is_short():
-                return _one_by_one(self.backend.inner, log, outputs, given, numbers)
+                return one_by_one(self.backend.inner, log, outputs, given, numbers)
             return self._planner.run(log, outputs, given, numbers, donation)
         except Exception as error:
             reason = error.reason if isinstance(error, PlanError) else error
@@ -355,46 +359,3 @@ def _with_asked(asked: Mapping[int, tuple[str, Line]], text: str) -> str:
 def _settle(handles: Sequence[LazyHandle], values: Sequence[Handle | BaseException]) -> None:
     for handle, value in zip(handles, values, strict=True):
         handle.settle(value)
-
-
-def _one_by_one(
-    backend: Backend,
-    log: Sequence[LogEntry],
-    outputs: Sequence[int],
-    given: Sequence[Handle],
-    numbers: Sequence[Any],
-) -> list[Any]:
-    """The values of a short log."""
-    tensors, rest = iter(given), iter(numbers)
-    values: list[Any] = []
-    if len(log) - len(given) - len(numbers) > len(outputs) and not _all_used(log, outputs):
-        return Replay(backend, read_log(log, outputs))(given, numbers)
-    for entry in log:
-        op = entry[0]
-        if type(op) is Op:
-            operands = [values[n] for n in entry[1:]]
-            if op.operation.body is None:
-                values += backend.execute(op, operands)
-            else:
-                # What the body creates belongs below, too.
-                values += call_staged(backend, backend.execute, op, operands)
-        elif op == "input":
-            values.append(next(tensors))
-        else:
-            values.append(Scalar(next(rest), entry[1]))
-    return [values[n] for n in outputs]
-
-
-def _all_used(log: Sequence[LogEntry], outputs: Sequence[int]) -> bool:
-    """Whether each operation of a log is wanted, or is used by a later one, and has one result."""
-    used = set(outputs)
-    for entry in log:
-        if type(entry[0]) is Op:
-            used.update(entry[1:])
-    return all(
-        number in used
-        and len(entry[0].operation.outputs) == 1
-        and not entry[0].operation.many_outputs
-        for number, entry in enumerate(log)
-        if type(entry[0]) is Op
-    )

@@ -17,6 +17,7 @@ from ingle.tensor.operation import Op, infer
 from ..ir.graph import LogEntry
 from ..kernel.code import HALVES
 from ..record.log import LazyHandle
+from ..record.repeated_logs import Points
 from ..stream import LONG, SHORT, SMALL, TINY, LazyStream
 from .ready_calls import Call, Key, ReadyCalls, key_of, keys_of
 
@@ -44,14 +45,16 @@ class Streams:
         brief: the logs of the last streams that count as short when they come again.
         often: whether `READ` streams in turn were short, since one that was not.
         counts: whether the last one that was short only counts as short.
+        points: what has come again, call by call.
         rest: whether the next one is the rest of more operations than run at once.
     """
 
-    __slots__ = ("ahead", "brief", "counts", "last", "often", "rest", "short")
+    __slots__ = ("ahead", "brief", "counts", "last", "often", "points", "rest", "short")
 
     def __init__(self) -> None:
         self.last: LazyStream | None = None
         self.brief: list[Sequence[LogEntry]] = []
+        self.points = Points()
         self.short = self.ahead = 0
         self.often = self.rest = self.counts = False
 

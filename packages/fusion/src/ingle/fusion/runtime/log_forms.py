@@ -26,6 +26,7 @@ class LogForm:
     Attributes:
         trimmed: what runs in its place, if its outputs don't need all of it.
         cut: what runs in its place, if it is long and repeats.
+        came: whether it has come before.
         graph: the log read, until it has run once.
 
     Args:
@@ -47,6 +48,7 @@ class LogForm:
         self.filled: SizedPlans | None = None
         self.key: str | None = None
         self.runs = 0
+        self.came = False
         self.lock = renewed(self, "lock")
 
     def use(self, plans: SizedPlans | None) -> None:

@@ -101,7 +101,7 @@ class PlanCache:
             Exception: an operation did, also one whose result nobody wants.
         """
         form, held = self._form((tuple(log), tuple(outputs)), numbers), PASSED_ITEM - 1
-        taken = given
+        taken, donation.again, form.came = given, form.came, True
         if form.trimmed is not None:
             log, outputs, inputs, scalars = form.trimmed
             taken, numbers = pick(given, inputs), pick(numbers, scalars)

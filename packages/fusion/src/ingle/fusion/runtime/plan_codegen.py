@@ -36,6 +36,7 @@ class DonationState:
     """How far a run has come that writes over its inputs.
 
     Attributes:
+        again: whether an equal log has run before.
         outputs: what it returns, from before its last kernels run.
         done: set right before the native call of these. What a handler of signals raises from then
             on comes behind the call: the outputs have their values, and have to be kept.
@@ -48,11 +49,11 @@ class DonationState:
             writes state nor waits.
     """
 
-    __slots__ = ("defers", "done", "gate", "job", "outputs", "restores")
+    __slots__ = ("again", "defers", "done", "gate", "job", "outputs", "restores")
 
     def __init__(self, restores: bool = False, defers: bool = False) -> None:
+        self.again = self.done = False
         self.defers = defers
-        self.done = False
         self.gate: Callable[[], None] | None = None
         self.outputs: list[Handle] = []
         self.job: BackgroundJob | None = None

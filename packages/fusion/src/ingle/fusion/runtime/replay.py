@@ -8,10 +8,11 @@ from typing import Any
 
 from ingle.tensor.blocks import call_holding
 from ingle.tensor.contract import Backend, Handle, Scalar, capability
-from ingle.tensor.device import staged_on
+from ingle.tensor.device import call_staged, staged_on
 from ingle.tensor.interruptions import is_from_outside
+from ingle.tensor.operation import Op
 
-from ..ir.graph import Graph, Node
+from ..ir.graph import Graph, LogEntry, Node, read_log
 from ..record.cut_log import live_nodes
 from .custom_kernels import registrations
 from .pending_checks import call_at
@@ -156,3 +157,46 @@ def _last_uses(uses: Sequence[Sequence[int]], kept: Iterable[int]) -> list[list[
         seen.update(mine)
         dying.append(mine)
     return dying[::-1]
+
+
+def one_by_one(
+    backend: Backend,
+    log: Sequence[LogEntry],
+    outputs: Sequence[int],
+    given: Sequence[Handle],
+    numbers: Sequence[Any],
+) -> list[Any]:
+    """The values of a short log."""
+    tensors, rest = iter(given), iter(numbers)
+    values: list[Any] = []
+    if len(log) - len(given) - len(numbers) > len(outputs) and not _all_used(log, outputs):
+        return Replay(backend, read_log(log, outputs))(given, numbers)
+    for entry in log:
+        op = entry[0]
+        if type(op) is Op:
+            operands = [values[n] for n in entry[1:]]
+            if op.operation.body is None:
+                values += backend.execute(op, operands)
+            else:
+                # What the body creates belongs below, too.
+                values += call_staged(backend, backend.execute, op, operands)
+        elif op == "input":
+            values.append(next(tensors))
+        else:
+            values.append(Scalar(next(rest), entry[1]))
+    return [values[n] for n in outputs]
+
+
+def _all_used(log: Sequence[LogEntry], outputs: Sequence[int]) -> bool:
+    """Whether each operation of a log is wanted, or is used by a later one, and has one result."""
+    used = set(outputs)
+    for entry in log:
+        if type(entry[0]) is Op:
+            used.update(entry[1:])
+    return all(
+        number in used
+        and len(entry[0].operation.outputs) == 1
+        and not entry[0].operation.many_outputs
+        for number, entry in enumerate(log)
+        if type(entry[0]) is Op
+    )
