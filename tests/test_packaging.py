@@ -67,6 +67,12 @@ def test_sibling_ranges_hold_the_version(member: Member) -> None:
             )
 
 
+def test_no_extra_is_named_like_a_version(member: Member) -> None:
+    """Of pip's versions some compare such a name as one, and end: `InvalidVersion: ''`."""
+    for extra in member.project.get("optional-dependencies", {}):
+        assert re.match(r"[a-z]", extra), f"{member} has the extra [{extra}]"
+
+
 def test_no_stranger_comes_before_a_plugin_of_ours(member: Member) -> None:
     points = member.project.get("entry-points", {}).get("ingle", {})
     assert set(points.values()) <= {*plugins._OWN}

@@ -13,7 +13,7 @@ from ingle.tensor.errors import BackendError
 from . import rocm
 
 _DRIVERS = ("nvcuda.dll",) if os.name == "nt" else ("libcuda.so.1", "libcuda.so")
-INSTALL = 'pip install "ingle-cuda[13]" ([12] for drivers of CUDA 12)'
+INSTALL = 'pip install "ingle-cuda[cuda13]" ([cuda12] for drivers of CUDA 12)'
 
 
 _NO_DEVICE = 100
@@ -89,7 +89,8 @@ def cupy() -> Any:
                 raise ImportError(f"it is for {'ROCm' if hip else 'CUDA'}, and the driver is not")
             return cupy
     except Exception as error:  # its libraries may fail in ways of their own
-        way = rocm.INSTALL if is_rocm() else f'pip install "ingle-cuda[{min(max(major, 12), 13)}]"'
+        extra = f"cuda{min(max(major, 12), 13)}"
+        way = rocm.INSTALL if is_rocm() else f'pip install "ingle-cuda[{extra}]"'
         of = "ROCm" if is_rocm() else f"CUDA {major}.{minor}"
         raise BackendError(
             f"cuda: CuPy cannot be loaded ({type(error).__name__}: {error}); for this driver, of "
@@ -100,7 +101,7 @@ def cupy() -> Any:
         raise BackendError(
             f"cuda: the installed CuPy is for CUDA {version // 1000}, but the driver supports at "
             f"most {major}.{minor}; either update the driver, or: pip uninstall "
-            f'cupy-cuda{version // 1000}x && pip install "ingle-cuda[{major}]"'
+            f'cupy-cuda{version // 1000}x && pip install "ingle-cuda[cuda{major}]"'
         )
     return cupy
 
