@@ -233,6 +233,68 @@ def test_plain_code_names_the_line_of_the_operation(opened: Opened) -> None:
         y.numpy()
 
 
+@pytest.mark.parametrize("runs", [1, 6])
+def test_operations_without_a_plan_wait_for_no_check(opened: Opened, runs: int) -> None:
+    """Neither few operations, nor many that have come once; errors name the operation's line, and
+    what was made before it has its value."""
+    backend = opened()
+    x, good, bad = on_far(np.ones((5, 3), np.float32)), on_far([1]), on_far([5])
+    other, start = on_far(np.ones(3, np.float32)), backend_of(Device("far")).start
+
+    def taken(i: it.Tensor, many: bool) -> tuple[it.Tensor, it.Tensor]:
+        first = it.relu(x) * 2.0
+        y = it.take(first, i, axis=0)
+        for _ in range(8 * many):
+            y = it.tanh(y) + it.max(y)
+        return first, y
+
+    line = taken.__code__.co_firstlineno + 2
+    for many in (False, True):
+        for _ in range(runs):
+            right = taken(good, many)
+            start()
+            backend.log.clear()
+            first, wrong = taken(bad, many)
+            start()
+            behind = other + 1.0
+            start()
+            assert "launch" in backend.asked
+            assert "waits" not in backend.asked
+            for _ in range(2):
+                with pytest.raises(OutOfRangeError, match=rf"take: .*_flags.py:{line}, in taken"):
+                    wrong.numpy()
+            if not many:  # else it is made by the plan that fails, once there is one
+                np.testing.assert_array_equal(first.numpy(), np.full((5, 3), 2.0, np.float32))
+            assert np.isfinite(right[1].numpy()).all()
+            with pytest.raises(OutOfRangeError, match="take"):  # it may depend on what failed
+                behind.numpy()
+            np.testing.assert_array_equal((other + 1.0).numpy(), [2.0] * 3)
+
+
+def test_a_step_without_a_plan_waits_once_and_changes_nothing(opened: Opened) -> None:
+    backend = opened()
+    cell = it.Cell(on_far(np.ones((5, 3), np.float32)))
+
+    def step(i: it.Tensor, j: it.Tensor) -> None:
+        row = it.take(cell.value, i, axis=0)
+        for _ in range(8):
+            row = it.tanh(row) + it.max(row)
+        cell.value = cell.value * 0.5 + it.sum(it.take(row, j, axis=0))
+        backend_of(Device("far")).flush((cell,))
+
+    good, bad = on_far([0, 1]), on_far([0, 5])
+    for wrong in ((bad, good), (good, bad)):
+        before = cell.value.numpy()
+        with pytest.raises(OutOfRangeError, match="take"):
+            step(*wrong)
+        np.testing.assert_array_equal(cell.value.numpy(), before)
+    backend.log.clear()
+    step(good, good)
+    asked = [what for what in backend.asked if what in ("launch", "waits")]
+    assert asked.index("waits") > 12
+    assert asked[asked.index("waits") :].count("launch") == 0
+
+
 def test_an_error_that_nobody_reads_is_told_at_synchronize(opened: Opened) -> None:
     opened()
     run, x, good, bad = indexed()

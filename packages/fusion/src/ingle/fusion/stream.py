@@ -22,6 +22,7 @@ from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Turn
 from .record.repeated_logs import Points, RepeatedLog
 from .record.written_out import StepEntries, called
+from .runtime.pending_checks import checked_together
 from .runtime.plan_cache import PlanError
 from .runtime.plan_codegen import DonationState
 from .runtime.replay import Attempt, ensured, one_by_one
@@ -285,7 +286,9 @@ class LazyStream(RepeatedLog):
         log, given, numbers = self.written, self.given, self.numbers
         try:
             if self._is_short():
-                return one_by_one(self.backend.inner, log, outputs, given, numbers)
+                below, defers = self.backend.inner, donation.defers
+                run = partial(one_by_one, below)
+                return checked_together(below, defers, run, log, outputs, given, numbers)
             return self._planner.run(log, outputs, given, numbers, donation)
         except Exception as error:
             reason = error.reason if isinstance(error, PlanError) else error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ingle.tensor.blocks import holding
 from ingle.tensor.contract import Handle
 
 from ..fusion import Fusion
@@ -53,6 +54,14 @@ class CheckedPlans(GraphPlans):
         if checks.failures != failures:  # another thread has found it out; it may be of an input
             checks.settle(failures)
         return outputs
+
+    def _one_by_one(self, given: Sequence[Handle], numbers: Sequence[Any]) -> list[Handle]:
+        """The same without a plan, none of whose operations waits for its own check; but where no
+        plan can be made each does, so that what an operation says comes before that."""
+        if self._faults.text:
+            return super()._one_by_one(given, numbers)
+        with holding(within_plan, True):  # the callers here see to the checks
+            return super()._one_by_one(given, numbers)
 
     def run_donating(
         self, given: Sequence[Handle], numbers: Sequence[Any], donatable: Sequence[bool],

@@ -5,7 +5,8 @@ in turn, and looked at when somebody waits anyway, or is about to write over sta
 
 - Each value knows the last check that was under way when it was made. It may depend on that one and
   on all before it, so it has no value if one of them failed: whoever reads it gets the error.
-- An operation that runs between two kernels of a plan leaves its checks to that plan.
+- An operation that runs between two kernels of a plan leaves its checks to that plan, and one that
+  runs for want of a plan to whoever asked for all of them (`checked_together`).
 - Before a plan writes over its inputs, and before cells get what a compiled function made, all
   checks are waited for, so that a step that fails has changed nothing.
 """
@@ -246,6 +247,31 @@ def call_at(
             if checks_of(device) is not None:  # they have told it
                 raise
             raise OutOfRangeError(with_lines(str(error), (line,))) from None
+
+
+def checked_together(
+    device: Any, defers: bool, run: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Runs operations without a plan, none of which waits for its own check: a device that works by
+    itself gets all of them before anybody waits.
+
+    Args:
+        device: which runs them.
+        defers: whether checks may be under way afterwards.
+        run: asks the device for the operations.
+
+    Raises:
+        OutOfRangeError: an index is out of range, as far as is known.
+    """
+    checks = None if within_plan.get() else checks_of(device)
+    if checks is None:
+        return run(*args, **kwargs)
+    failures = checks.failures
+    with holding(within_plan, True):
+        made = run(*args, **kwargs)
+    if not (defers and checks.failures == failures):
+        checks.settle(failures)
+    return made
 
 
 def checks_of(device: Any) -> PendingChecks | None:

@@ -21,6 +21,7 @@ from ..support.time_slices import slices_left
 from .later_plans import FEWEST, PAUSE, LaterPlans
 from .log_families import Example, LogFamilies, LogFamily, SizedPlans
 from .log_forms import LogForm, log_form
+from .pending_checks import checked_together
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
 from .replay import Replay
@@ -159,7 +160,8 @@ class PlanCache:
             graph, form.graph = form.graph, None
         if executable is None:
             with nullcontext() if form.family is None else form.family.alone.measured():
-                return Replay(self._backend, graph or read_log(log, outputs))(given, numbers)
+                replay = Replay(self._backend, graph or read_log(log, outputs))
+                return checked_together(self._backend, donation.defers, replay, given, numbers)
         rest = _those(numbers, varying)
         try:
             run_donating = getattr(executable, "run_donating", None)

@@ -12,6 +12,7 @@ from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
 from .in_place import in_place
 from .schedule import Call, HostStep, Schedule, arguments_of, whole
+from .successors import successors
 from .whole_calls import WholeCall
 
 Step = NestCall | ContractionCall | WholeCall
@@ -86,7 +87,8 @@ def donors(
 
     Args:
         schedule: the plan's.
-        pairs: what may be tried; of several inputs for an output the first that can.
+        pairs: what may be tried; of several inputs for an output the one that it is the new value
+            of, or else the first that can.
         flags: values that say after a run whether it has failed.
     """
     # What the backend runs itself may fail, and give views of inputs: what is behind all of it may
@@ -117,16 +119,25 @@ def donors(
     for given, made in pairs:
         sources = [graph.inputs[i] for i in given]
         waiting = _Waiting([FOREVER if s in gone else last.get(s, -1) for s in sources])
+        roots: list[int] = []
         for output in [graph.outputs[o] for o in made]:
             root = views.of(output).root
             at, aval = makers.get(root, -1), graph.values[root].aval
-            if root in taken or root not in own or at < start or graph.values[output].aval != aval:
+            if root not in own or at < start or graph.values[output].aval != aval:
                 continue
-            if root in by_library or not whole(views.of(output), aval.shape):
+            if root not in by_library and whole(views.of(output), aval.shape):
+                roots.append(root)
+        near = {}
+        if len(given) > 1:
+            places = {source: number for number, source in enumerate(sources)}
+            near = {o: places[i] for i, o in successors(graph, sources, roots)}
+        for root in sorted(dict.fromkeys(roots), key=lambda root: root not in near):
+            if root in taken:
                 continue
-            for number in waiting.until(at):
-                call = calls[at]
-                assert not isinstance(call, (HostStep, WholeCall))
+            at = makers[root]
+            call = calls[at]
+            assert not isinstance(call, (HostStep, WholeCall))
+            for number in waiting.until(at, near.get(root)):
                 if in_place(call, sources[number], root):
                     taken[root] = given[number]
                     gone.add(sources[number])
@@ -148,8 +159,10 @@ class _Waiting:
         for node in range(self._first - 1, 0, -1):
             self._least[node] = min(self._least[2 * node], self._least[2 * node + 1])
 
-    def until(self, step: int) -> Iterator[int]:
-        """Those that no later step reads, in order."""
+    def until(self, step: int, first: int | None = None) -> Iterator[int]:
+        """Those that no later step reads, in order; one of them may come first."""
+        if first is not None and self._least[self._first + first] <= step:
+            yield first
         nodes = [1]
         while nodes:
             node = nodes.pop()
