@@ -12,6 +12,7 @@ from ingle import nn, optim
 from ingle.fusion import CompileError, compile
 from ingle.fusion.compiled import specialize
 from ingle.fusion.compiled.fast_call_many import MANY, ManyCells
+from ingle.fusion.record.log import Log
 from ingle.tensor.cell import raw_values
 from ingle.tensor.plugins import discover
 from ingle.tensor.providing import provide
@@ -187,6 +188,42 @@ def test_the_second_call_makes_no_graph_that_is_there(monkeypatch):
     assert len(made) == 1
     compiled(it.zeros(4), 1.0)
     assert len(made) == 2
+
+
+def test_what_results_are_like_is_known_to_the_graph_of_a_recording(monkeypatch):
+    """Also where an operation was broken off in its middle, and the function went on."""
+    breaks = [True]
+    written = Log._written
+
+    def broken(self, op, inputs, avals):
+        if breaks[0] and op.operation.name == "cos":
+            breaks[0] = False
+            raise KeyboardInterrupt
+        return written(self, op, inputs, avals)
+
+    def f(x):
+        y = it.sin(x)
+        try:
+            it.cos(x[:1])
+        except KeyboardInterrupt:
+            y = it.tan(y)
+        return it.sum(y * 2.0), y
+
+    graphs = []
+    read_log = specialize.read_log
+    monkeypatch.setattr(
+        specialize, "read_log",
+        lambda log, outputs, known=(): graphs.append((read_log(log, outputs, known), log, outputs))
+        or graphs[-1][0],
+    )  # fmt: skip
+    for function in (f, lambda x: it.topk(x * 2.0, 2)):
+        compile(function)(it.ones(3))
+    monkeypatch.setattr(Log, "_written", broken)
+    compile(f)(it.ones(3))
+    assert not breaks[0]
+    assert len(graphs) == 3
+    for graph, log, outputs in graphs:
+        assert graph == read_log(log, outputs)
 
 
 def test_each_entry_has_the_line_that_asked_for_it():

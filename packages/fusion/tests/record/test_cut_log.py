@@ -10,8 +10,17 @@ import pytest
 
 import ingle.tensor as it
 from ingle.fusion import stream
+from ingle.fusion.ir import graph as graph_module
 from ingle.fusion.ir.graph import read_log
-from ingle.fusion.record.cut_log import Repetition, in_pieces, loop_of, places_to_cut, trimmed
+from ingle.fusion.record.cut_log import (
+    Repetition,
+    avals_of_live,
+    avals_of_piece,
+    in_pieces,
+    loop_of,
+    places_to_cut,
+    trimmed,
+)
 from ingle_numpy.backend import NumpyBackend
 
 
@@ -176,6 +185,49 @@ def test_trimming_leaves_what_is_needed():
     assert trimmed(part.entries, graph) is None
     assert in_pieces(graph) is None
     assert places_to_cut(graph) == []
+
+
+def grown(steps, width=4):
+    """A sequence that grows by what is computed of it, with two results of one operation."""
+    x = it.ones((1, width))
+    x.numpy()
+    for _ in range(steps):
+        h = x
+        for _ in range(32):
+            h = it.sin(it.cos(h))
+        x = it.concat([x, it.sum(it.split(h, 2, axis=1)[0]) + h[-1:]], axis=0)
+        it.exp(x)  # nobody wants it
+    return x
+
+
+def test_parts_of_a_log_are_read_as_if_alone_without_another_look_at_rules(monkeypatch):
+    x = grown(12)
+    log = x._handle.pending_in
+    whole = read_log(log.written, [x._handle.number])
+    part = trimmed(log.written, whole)
+    short = read_log(part.entries, part.outputs)
+    pieces = in_pieces(short).pieces
+    assert len(pieces) > 2
+    want = [short, *[read_log(p.entries, p.outputs) for p in pieces]]
+
+    def no_rules(op, avals):
+        raise AssertionError(op)
+
+    monkeypatch.setattr(graph_module, "infer", no_rules)
+    assert read_log(part.entries, part.outputs, avals_of_live(whole)) == want[0]
+    for p, expected in zip(pieces, want[1:], strict=True):
+        assert read_log(p.entries, p.outputs, avals_of_piece(short, p)) == expected
+
+
+def test_a_log_in_pieces_is_read_once(below, monkeypatch):
+    """What the longer log's operations give is known to those that it is cut into."""
+    asked = []
+    infer = graph_module.infer
+    monkeypatch.setattr(graph_module, "infer", lambda *args: asked.append(1) or infer(*args))
+    x = grown(12, width=6)
+    count = sum(type(e[0]) is not str for e in x._handle.pending_in.written)
+    np.testing.assert_array_equal(x.numpy().shape, (13, 6))
+    assert 0 < len(asked) <= count
 
 
 @pytest.mark.parametrize(("grows", "length"), [(True, 66), (False, 198)])

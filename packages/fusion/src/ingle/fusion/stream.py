@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 from ingle.tensor.blocks import holding
 from ingle.tensor.callers import warn
-from ingle.tensor.contract import Handle, Scalar
+from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.errors import BackendError
 from ingle.tensor.interruptions import is_from_outside
 from ingle.tensor.operation import Op
 
 from .errors import PlanWarning
 from .former_values import FormerValues
-from .ir.graph import LogEntry, has_halves, read_log
+from .ir.graph import Graph, LogEntry, has_halves, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Turn
 from .record.repeated_logs import Points, RepeatedLog
@@ -84,6 +84,7 @@ class LazyStream(RepeatedLog):
         self._running: tuple[Sequence[LazyHandle], DonationState, int] | None = None
         self._former = FormerValues()
         self._asked: dict[int, tuple[str, Line]] = {}
+        self._looked: Graph | None = None
 
     def _note(self, op: Op, inputs: Sequence[Handle | Scalar]) -> None:
         for x in inputs:
@@ -101,6 +102,7 @@ class LazyStream(RepeatedLog):
 
     def _repair(self) -> None:
         super()._repair()
+        self._looked = None
         count = len(self.written)
         self._asked = {n: asked for n, asked in self._asked.items() if n < count}
 
@@ -141,7 +143,7 @@ class LazyStream(RepeatedLog):
         little of what it computes: there is no need to wait for a read."""
         if MOST_HELD * len(self.living()) > len(self.written):
             return MOST_ENTRIES
-        graph = read_log(self.written, ())
+        graph = self._looked = read_log(self.written, ())
         nodes = graph.nodes
         loop = loop_of([node.op.operation for node in nodes])
         if loop is None or loop.end < len(nodes) or 2 * loop.begin > len(nodes):
@@ -256,7 +258,7 @@ class LazyStream(RepeatedLog):
         """Lets go of what the log ran on."""
         self.written, self.given, self.numbers = [], Inputs(), []
         self._handles, self._places = [], {}
-        self._asked = {}
+        self._asked, self._looked = {}, None
         self._former.forget()
 
     def _run(self, handles: Sequence[LazyHandle], donation: DonationState) -> None:
@@ -289,7 +291,7 @@ class LazyStream(RepeatedLog):
                 below, defers = self.backend.inner, donation.defers
                 run = partial(one_by_one, below)
                 return checked_together(below, defers, run, log, outputs, given, numbers)
-            return self._planner.run(log, outputs, given, numbers, donation)
+            return self._planner.run(log, outputs, given, numbers, donation, self._known)
         except Exception as error:
             reason = error.reason if isinstance(error, PlanError) else error
             if donation.done or is_from_outside(reason):
@@ -303,6 +305,10 @@ class LazyStream(RepeatedLog):
                     PlanWarning,
                 )
             return found
+
+    def _known(self) -> list[tuple[Aval, ...]]:
+        """What the results of the log's first operations are like, if it was looked through."""
+        return [] if self._looked is None else self._looked.avals_of(self._looked.nodes)
 
     def _attempted(
         self, log: Sequence[LogEntry], outputs: Sequence[int], given: Sequence[Handle],

@@ -7,7 +7,7 @@ is the key of what was planned for it. A `Graph` is the same, spelled out for pa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -117,6 +117,14 @@ class Graph:
         """What an operation's results are like."""
         return infer(op, avals)
 
+    def avals_of(self, nodes: Iterable[Node]) -> list[tuple[Aval, ...]]:
+        """What the results of some nodes are like, for `read_log` of a part."""
+        values = self.values
+        return [
+            (values[r[0]][1],) if len(r) == 1 else tuple([values[n][1] for n in r])
+            for _, _, r in nodes
+        ]
+
     def emptied(self) -> tuple[Graph, dict[int, int]]:
         """A graph of the same inputs, scalars and constants without nodes, and where each is.
 
@@ -185,19 +193,28 @@ _numbers: dict[DType, Aval] = {}
 """What is known of a number of each dtype."""
 
 
-def read_log(log: Sequence[LogEntry], outputs: Sequence[int]) -> Graph:
+def read_log(
+    log: Sequence[LogEntry], outputs: Sequence[int], known: Iterable[Sequence[Aval]] = ()
+) -> Graph:
     """The graph of a log, with the numbers of values as the log counts them.
 
     What results are like is asked of `infer` again, which knows it: a log that carried it along
     would take longer to grow, in each call, than this takes in the first two.
+
+    Args:
+        log, outputs: what is read.
+        known: what the results of the first operations are like, where somebody knows it.
     """
     graph = Graph(outputs=tuple(outputs))
     values, nodes, scalars = graph.values, graph.nodes, graph.scalars
+    told = iter(known)
     for entry in log:
         head = entry[0]
         if type(head) is Op:
             args = entry[1:]
-            avals = infer(head, [values[a][1] for a in args])
+            avals = next(told, None)
+            if avals is None:
+                avals = infer(head, [values[a][1] for a in args])
             if len(avals) == 1:
                 nodes.append(_new(Node, (head, args, (len(values),))))
                 values.append(_new(Value, ("result", avals[0], None)))

@@ -9,6 +9,8 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
+from ingle.tensor.contract import Aval
+
 from ..ir.graph import Graph, LogEntry, Node, constant_entry
 
 
@@ -37,6 +39,12 @@ def live_nodes(graph: Graph) -> list[bool]:
             live[position] = True
             wanted.update(node.args)
     return live
+
+
+def avals_of_live(graph: Graph) -> list[tuple[Aval, ...]]:
+    """What the results of the operations are like that outputs need."""
+    pairs = zip(graph.nodes, live_nodes(graph), strict=True)
+    return graph.avals_of([node for node, lives in pairs if lives])
 
 
 def trimmed(log: Sequence[LogEntry], graph: Graph) -> Part | None:
@@ -119,6 +127,7 @@ class LogPiece(NamedTuple):
         results: the graph's numbers of its outputs.
         scalars: which of the graph's scalars it takes.
         dying: which of its inputs nothing takes after it.
+        begin, end: where its operations stand among the graph's.
     """
 
     entries: tuple[LogEntry, ...]
@@ -127,6 +136,8 @@ class LogPiece(NamedTuple):
     results: tuple[int, ...]
     scalars: tuple[int, ...]
     dying: tuple[int, ...]
+    begin: int
+    end: int
 
 
 def loop_of(names: Sequence[object]) -> Repetition | None:
@@ -240,6 +251,11 @@ def in_pieces(graph: Graph) -> Cut | None:
     return Cut(graph.inputs, [_piece(graph, a, b, last) for a, b in between])
 
 
+def avals_of_piece(graph: Graph, piece: LogPiece) -> list[tuple[Aval, ...]]:
+    """What the results of a piece's operations are like."""
+    return graph.avals_of(graph.nodes[piece.begin : piece.end])
+
+
 def _piece(graph: Graph, begin: int, end: int, last: Mapping[int, int]) -> LogPiece:
     log: list[LogEntry] = []
     place: dict[int, int] = {}
@@ -268,5 +284,5 @@ def _piece(graph: Graph, begin: int, end: int, last: Mapping[int, int]) -> LogPi
     dying = [v for v in inputs if last[v] < end]
     return LogPiece(
         tuple(log), tuple([place[r] for r in results]), tuple(inputs), tuple(results),
-        tuple(scalars), tuple(dying),
+        tuple(scalars), tuple(dying), begin, end,
     )  # fmt: skip

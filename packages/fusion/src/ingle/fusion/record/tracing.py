@@ -44,6 +44,7 @@ class Tracer(Log):
         contents: of constants that were made while recording: a digest, since each recording
             makes them anew.
         places: the hardware backends of values that are not on the recording's own device.
+        avals: of each operation in the log what its results are like.
         outside: while it is active, tells handlers of signals and finalizers from the function.
     """
 
@@ -56,6 +57,7 @@ class Tracer(Log):
         self.sources: list[Any] = []
         self.contents: dict[int, str] = {}
         self.places: dict[int, Backend] = {}
+        self.avals: list[Sequence[Aval]] = []
         self._scalars: dict[Any, int] = {}
         self.outside: Outside | None = None
         self._asked: Line | None = None
@@ -75,6 +77,16 @@ class Tracer(Log):
         finally:
             self._asked = None
         return handles
+
+    def _written(
+        self, op: Op, inputs: Sequence[Handle | Scalar], avals: Sequence[Aval]
+    ) -> tuple[LazyHandle, ...]:
+        self.avals.append(avals)  # first: `_repair` leaves as many as there are operations
+        return super()._written(op, inputs, avals)
+
+    def _repair(self) -> None:
+        super()._repair()
+        del self.avals[sum([type(entry[0]) is Op for entry in self.written]) :]
 
     def promise(self, tensor: Tensor, source: object) -> Tensor:
         """A tensor that stands for an input; `source` says where later runs find it.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
+from ingle.tensor.contract import Aval
 from ingle.tensor.locks import renewed
 from ingle.tensor.operation import typed_key
 
@@ -15,6 +16,9 @@ from .log_families import LogFamily, SizedPlans
 
 if TYPE_CHECKING:
     from .plan_cache import Executable
+
+Known: TypeAlias = "Callable[[], Sequence[Sequence[Aval]]]"
+"""Tells what the results of a log's first operations are like; see `read_log`."""
 
 
 class LogForm:
@@ -57,6 +61,11 @@ class LogForm:
             plans.in_slices = plans.fills = True
             self.executable = self.filled = plans
 
+    def read(self) -> Graph | None:
+        """The log read, for the first who asks."""
+        graph, self.graph = self.graph, None
+        return graph
+
     def fit(self, numbers: Sequence[Any]) -> None:
         """Notes which numbers have changed since the plan was made."""
         for i, (number, first) in enumerate(zip(numbers, self.first, strict=True)):
@@ -72,18 +81,21 @@ class LogForm:
 
 @uncollected()
 def log_form(
-    key: tuple[Sequence[LogEntry], Sequence[int]], numbers: Sequence[Any], is_piece: bool
-) -> LogForm:
+    key: tuple[Sequence[LogEntry], Sequence[int]], numbers: Sequence[Any], is_piece: bool,
+    known: Known | None = None,
+) -> LogForm:  # fmt: skip
     """The form of a log.
 
     Args:
         key: the log and its outputs.
         numbers: those of its first run.
         is_piece: whether it is a part of a longer one, and nothing can be left out of it.
+        known: tells what the results of its operations are like, where the longer one was read.
     """
-    graph = read_log(*key)
-    shorter = None if is_piece else trimmed(key[0], graph)
+    graph = read_log(*key) if known is None else read_log(*key, known())
+    if is_piece:
+        return LogForm(graph, numbers)
+    shorter = trimmed(key[0], graph)
     if shorter is not None:
-        return LogForm(None, numbers, trimmed=shorter)
-    cut = None if is_piece else in_pieces(graph)
-    return LogForm(graph if cut is None else None, numbers, cut=cut)
+        return LogForm(graph, numbers, trimmed=shorter)
+    return LogForm(graph, numbers, cut=in_pieces(graph))

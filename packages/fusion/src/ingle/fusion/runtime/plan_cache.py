@@ -13,14 +13,14 @@ from ingle.tensor.contract import Aval, Backend, Handle
 from ingle.tensor.locks import renewed
 
 from ..ir.graph import Graph, LogEntry, Value, read_log
-from ..record.cut_log import Cut, pick
+from ..record.cut_log import Cut, avals_of_live, avals_of_piece, pick
 from ..support.gc_pauses import uncollected
 from ..support.refcounts import PASSED_ITEM, may_overwrite
 from ..support.share_of_time import ShareOfTime
 from ..support.time_slices import slices_left
 from .later_plans import FEWEST, PAUSE, LaterPlans
 from .log_families import Example, LogFamilies, LogFamily, SizedPlans
-from .log_forms import LogForm, log_form
+from .log_forms import Known, LogForm, log_form
 from .pending_checks import checked_together
 from .plan_codegen import DonationState
 from .plan_keys import key_of_log
@@ -94,36 +94,45 @@ class PlanCache:
         given: Sequence[Handle],
         numbers: Sequence[Any],
         donation: DonationState,
+        known: Known | None = None,
     ) -> list[Handle]:
         """Computes the outputs of a log; inputs that only `given` holds may be written over.
+
+        Args:
+            log, outputs, given, numbers: what is computed, of what.
+            donation: what holds if this raises.
+            known: tells what the results of the log's first operations are like.
 
         Raises:
             PlanError: the log is due to run by a plan, which failed.
             Exception: an operation did, also one whose result nobody wants.
         """
-        form, held = self._form((tuple(log), tuple(outputs)), numbers), PASSED_ITEM - 1
+        form = self._form((tuple(log), tuple(outputs)), numbers, known=known)
+        held = PASSED_ITEM - 1
         taken, donation.again, form.came = given, form.came, True
         if form.trimmed is not None:
             log, outputs, inputs, scalars = form.trimmed
             taken, numbers = pick(given, inputs), pick(numbers, scalars)
-            form = self._form((log, outputs), numbers)
+            graph = form.read()
+            known = None if graph is None else partial(avals_of_live, graph)
+            form = self._form((log, outputs), numbers, known=known)
             held += 1  # the list of all of them: it must live until they are counted
         if form.cut is not None:
-            return self._run_pieces(form.cut, outputs, taken, numbers, donation.defers)
+            return self._run_pieces(form, form.cut, outputs, taken, numbers, donation.defers)
         return self._run(form, log, outputs, taken, numbers, donation, held)
 
     def _run_pieces(
-        self, cut: Cut, outputs: Sequence[int], given: Sequence[Handle], numbers: Sequence[Any],
-        defers: bool,
+        self, form: LogForm, cut: Cut, outputs: Sequence[int], given: Sequence[Handle],
+        numbers: Sequence[Any], defers: bool,
     ) -> list[Handle]:  # fmt: skip
         """One after the other; what lies between two may be written over, what was given not, so
         that a run that is broken off can begin again."""
         values: dict[int, Handle] = dict(zip(cut.inputs, given, strict=True))
         with holding(slices_left, [len(cut.pieces)]):
-            return self._values(cut, values, numbers, outputs, defers)
+            return self._values(form.read(), cut, values, numbers, outputs, defers)
 
     def _values(
-        self, cut: Cut, values: dict[int, Handle], numbers: Sequence[Any],
+        self, graph: Graph | None, cut: Cut, values: dict[int, Handle], numbers: Sequence[Any],
         outputs: Sequence[int], defers: bool,
     ) -> list[Handle]:  # fmt: skip
         for piece in cut.pieces:
@@ -131,7 +140,8 @@ class PlanCache:
             for value in piece.dying:
                 del values[value]
             scalars = pick(numbers, piece.scalars)
-            form = self._form((piece.entries, piece.outputs), scalars, is_piece=True)
+            known = None if graph is None else partial(avals_of_piece, graph, piece)
+            form = self._form((piece.entries, piece.outputs), scalars, is_piece=True, known=known)
             made = self._run(
                 form, piece.entries, piece.outputs, taken, scalars,
                 DonationState(defers=defers), PASSED_ITEM - 1,
@@ -157,7 +167,7 @@ class PlanCache:
             if form.filled is not None and form.runs >= LASTING:
                 self._keep_filled(form, log, outputs, numbers)
             executable, varying = form.executable, tuple(form.varying)
-            graph, form.graph = form.graph, None
+            graph = form.read()
         if executable is None:
             with nullcontext() if form.family is None else form.family.alone.measured():
                 replay = Replay(self._backend, graph or read_log(log, outputs))
@@ -309,12 +319,15 @@ class PlanCache:
         if plan_store is not None and form.key is not None:
             plan_store.put(f"form-{form.key}", bytes(form.varying))
 
-    def _form(self, key: Any, numbers: Sequence[Any], is_piece: bool = False) -> LogForm:
+    def _form(
+        self, key: Any, numbers: Sequence[Any], is_piece: bool = False,
+        known: Known | None = None,
+    ) -> LogForm:  # fmt: skip
         """The form of a log; the one used longest ago goes if there are too many."""
         with self._lock:
             form = self._forms.get(key)
             if form is None:
-                form = self._forms[key] = log_form(key, numbers, is_piece)
+                form = self._forms[key] = log_form(key, numbers, is_piece, known)
                 while len(self._forms) > self._most:
                     self._forms.popitem(last=False)
             else:
