@@ -82,8 +82,9 @@ TEMPLATES = {
     "solve_triangular": "stacks",
 }
 """Operations that there is a template for, which takes most of them whole, and its folder."""
-BY_NUMPY = frozenset({"products_beside"})
-"""Composites that NumPy's kernels compute sooner than what their bodies are made of."""
+BY_NUMPY = {"occurrences": 1 << 12, "products_beside": 0}
+"""Composites that NumPy's kernels compute sooner than what their bodies are made of, where their
+first operand has as many elements."""
 BY_PARTS = frozenset({"cumulative_sum"})
 """Operations that treat the parts of complex numbers alike, so that kernels for floats serve."""
 MANY_PARTS = 1 << 12
@@ -199,7 +200,9 @@ class Cpu(NumpyBackend):
         are taken apart, down to the templates of products."""
         folder = TEMPLATES.get(op.operation.name)
         if folder is None:
-            return op.operation.name in BY_NUMPY or _by_parts(op, avals)
+            fewest = BY_NUMPY.get(op.operation.name)
+            many = fewest is not None and math.prod(avals[0].shape) >= fewest
+            return many or _by_parts(op, avals)
         if solves_triangles(op, avals):
             return True
         return late(f"ingle_cpu.{folder}.problem").problem_of(op, avals) is not None

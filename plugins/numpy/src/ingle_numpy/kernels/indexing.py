@@ -121,6 +121,11 @@ def _wide(x: Array) -> Array:
     return x.astype(np.float32) if is_half(x) else x
 
 
+def _occurrences(op: Op, places: Array) -> Array:
+    found = np.bincount(np.ravel(places), minlength=op.attributes["size"])
+    return found.astype(np.int64, copy=False)
+
+
 def _products_beside(op: Op, indices: Array, updates: Array) -> Array:
     axis, size = op.attributes["axis"], op.attributes["size"]
     ndim = indices.ndim
@@ -171,6 +176,7 @@ def _nonzero(op: Op, x: Array) -> Array:
 KERNELS: dict[str, Callable[..., Any]] = {
     "embedding_gradient": _embedding_gradient,
     "nonzero": _nonzero,
+    "occurrences": _occurrences,
     "products_beside": _products_beside,
     "take": _take,
     "take_along_axis": _take_along_axis,

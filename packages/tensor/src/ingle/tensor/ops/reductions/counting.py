@@ -11,14 +11,16 @@ from ...errors import ArgumentError, DTypeError, ShapeError, TraceError
 from .._checks_at_run import is_unread, required
 from .._guarding import guarded
 from .._rules import MOST, as_int, as_number, as_size, widened
-from ..creation.filled import ones, zeros
+from ..creation.filled import zeros
 from ..creation.ranges import arange, linspace
 from ..elementwise.cast import astype
 from ..elementwise.comparison import isfinite
 from ..elementwise.where import where
+from ..indexing.occurrences import occurrences
 from ..indexing.scattering import scatter_add
 from ..movement.joining import concat
 from ..movement.shapes import reshape
+from ..sorting.intervals import are_even, interval_of
 from ..sorting.searchsorted import searchsorted
 from .basic import accumulator
 from .basic import all as all_of
@@ -65,14 +67,16 @@ def bincount(x: TensorLike, /, weights: TensorLike | None = None, *, minlength: 
         raise ArgumentError(f"bincount: minlength must not be negative, got {least}")
     numbers = wrap(handle)
     size = max(_largest(numbers) + 1, least) if numbers.size else least
-    counts = _counted("bincount", weights, numbers)
-    to = counts.dtype if weights is None else accumulator(handle_of(weights, "bincount").dtype)
-    return astype(_added(counts, astype(numbers, int64), size), to)
+    places = astype(numbers, int64)
+    if weights is None:
+        return occurrences(places, size=size)
+    sums = _added(_counted("bincount", weights, numbers), places, size)
+    return astype(sums, accumulator(handle_of(weights, "bincount").dtype))
 
 
 def _largest(numbers: Tensor) -> int:
     """The largest of some numbers, of which none is negative."""
-    least = reduce_min(numbers)
+    least, most = reduce_min(numbers), reduce_max(numbers)  # of one pass
     if is_unread(least._handle):
         raise TraceError(
             "bincount: the size of the result is the largest number plus one, which is not known "
@@ -81,7 +85,7 @@ def _largest(numbers: Tensor) -> int:
         )
     if int(least) < 0:
         raise ArgumentError(f"bincount: x must not be negative, got {int(least)}")
-    return int(reduce_max(numbers))
+    return int(most)
 
 
 @guarded
@@ -125,17 +129,27 @@ def histogram(
         raise DTypeError(f"{name}: x must be ordered, got {handle.dtype}; count real(x) or abs(x)")
     dtype = handle.dtype if handle.dtype.is_floating else default_float()
     values = astype(reshape(wrap(handle), (math.prod(handle.shape),)), dtype)
-    edges = _edges(name, values, bins, range)
-    counts = reshape(_counted(name, weight, wrap(handle)), values.shape)
+    edges, even = _edges(name, values, bins, range)
+    counts = None if weight is None else _counted(name, weight, wrap(handle))
     if weight is not None:
         dtype = accumulator(handle_of(weight, name).dtype)
     size = edges.shape[0] - 1
+    # What lies outside goes to one more place, which is cut off again.
+    place = interval_of(values, edges) if even else _found(values, edges)
+    if counts is None:
+        sums = occurrences(place, size=size + 1)
+    else:
+        sums = _added(reshape(counts, values.shape), place, size + 1)
+    found = astype(sums[:size], dtype)
+    return (found / diff(edges) / reduce_sum(found) if density else found), edges
+
+
+def _found(values: Tensor, edges: Tensor) -> Tensor:
+    """The interval of each value, or the one after the last."""
+    size = edges.shape[0] - 1
     place = searchsorted(edges, values, side="right") - 1
     place = where(values == edges[-1], size - 1, place)
-    # What lies outside goes to one more place, which is cut off again.
-    place = where((place < 0) | (place >= size), size, place)
-    found = astype(_added(counts, place, size + 1)[:size], dtype)
-    return (found / diff(edges) / reduce_sum(found) if density else found), edges
+    return where((place < 0) | (place >= size), size, place)
 
 
 def _added(counts: Tensor, places: Tensor, size: int) -> Tensor:
@@ -143,10 +157,8 @@ def _added(counts: Tensor, places: Tensor, size: int) -> Tensor:
     return scatter_add(zeros((size,), dtype=counts.dtype, device=counts.device), places, counts)
 
 
-def _counted(name: str, weights: TensorLike | None, x: Tensor) -> Tensor:
+def _counted(name: str, weights: TensorLike, x: Tensor) -> Tensor:
     """What each element counts, in a dtype whose sums neither wrap nor stop at 2048."""
-    if weights is None:
-        return ones(x.shape, dtype=int64, device=x.device)
     argument = "weight" if name == "histogram" else "weights"
     handle = handle_of(weights, name, argument)
     if handle.shape != x.shape:
@@ -158,7 +170,8 @@ def _counted(name: str, weights: TensorLike | None, x: Tensor) -> Tensor:
 
 def _edges(
     name: str, x: Tensor, bins: int | TensorLike, limits: tuple[float, float] | None
-) -> Tensor:
+) -> tuple[Tensor, bool]:
+    """The edges, and whether they are known to be in equal steps."""
     if hasattr(bins, "_handle") or hasattr(type(bins), "__ingle_tensor__"):
         edges = astype(wrap(handle_of(bins, name, "bins")), x.dtype)
         if edges.ndim != 1 or edges.shape[0] < 2 or limits is not None:
@@ -168,10 +181,10 @@ def _edges(
             )
         ascend = all_of(edges[1:] >= edges[:-1])
         if is_unread(ascend._handle):
-            return required(edges, ascend, f"{name}: the edges in bins must ascend")
+            return required(edges, ascend, f"{name}: the edges in bins must ascend"), False
         if not bool(ascend):
             raise ArgumentError(f"{name}: the edges in bins must ascend, got {edges.tolist()}")
-        return edges
+        return edges, False
     count = as_size(bins, name, "bins", 1, MOST)
     if limits is None and x.size:
         return _between_ends(name, x, count)
@@ -183,21 +196,25 @@ def _edges(
         raise ArgumentError(f"{name}: range must be finite and ascend, got {(low, high)}")
     if low == high:
         low, high = low - 0.5, high + 0.5
-    return linspace(low, high, count + 1, dtype=x.dtype, device=x.device)
+    edges = linspace(low, high, count + 1, dtype=x.dtype, device=x.device)
+    return edges, are_even(low, high, count, x.dtype)
 
 
-def _between_ends(name: str, x: Tensor, count: int) -> Tensor:
-    """Edges from the least to the largest element."""
+def _between_ends(name: str, x: Tensor, count: int) -> tuple[Tensor, bool]:
+    """Edges from the least to the largest element, and whether their steps are known as equal."""
     low, high = astype(reduce_min(x), float64), astype(reduce_max(x), float64)
     good = isfinite(low) & isfinite(high)
     message = f"{name}: range must be finite and ascend"
+    even = False
     if is_unread(good._handle):
         low = required(low, good, message)
     elif not bool(good):
         raise ArgumentError(f"{message}, got {(low.item(), high.item())}")
+    else:
+        even = are_even(low.item(), high.item(), count, x.dtype)
     half = where(low == high, 0.5, 0.0)
     low, high = low - half, high + half
     places = arange(count, dtype=float64, device=x.device)
     inner = places * ((high - low) / count) + low
     # Rounding of the step must not show at the end.
-    return astype(concat([inner, reshape(high, (1,))]), x.dtype)
+    return astype(concat([inner, reshape(high, (1,))]), x.dtype), even
