@@ -55,6 +55,7 @@ from .memory import (
     new_handle,
     queues,
 )
+from .special_functions import KERNELS as OF_SPECIAL_FUNCTIONS
 
 if TYPE_CHECKING:
     from .attention.calls import AttentionCalls
@@ -101,7 +102,7 @@ class Cpu(NumpyBackend):
     """
 
     name = "cpu"
-    kernels = OF_FOURIER | OF_MATRICES
+    kernels = OF_FOURIER | OF_MATRICES | OF_SPECIAL_FUNCTIONS
     language = "llvm"
     spreads_products = True
     splits_sums = False
