@@ -22,12 +22,12 @@ gammaln: it.lgamma(x)
 psi: it.digamma(x)
 gammainc: it.igamma(a, x)
 gammaincc: it.igammac(a, x)
-ndtr: (1 + it.erf(x / 2**0.5)) / 2
+ndtr: it.erfc(-x / 2**0.5) / 2
 ndtri: 2**0.5 * it.erfinv(2 * p - 1)
-entr: -it.xlogy(x, x)
-xlog1py: it.xlogy(x, 1 + y)
-i0e: it.i0(x) * it.exp(-it.abs(x))
-i1e: it.i1(x) * it.exp(-it.abs(x))
+entr: it.where(x < 0, -it.inf, -it.xlogy(x, x))
+xlog1py: it.where(x == 0, 0, x * it.log1p(y))
+i0e: it.i0(x) * it.exp(-it.abs(x)), for numbers of which exp is finite
+i1e: it.i1(x) * it.exp(-it.abs(x)), for numbers of which exp is finite
 baddbmm addmm addmv: beta * c + alpha * (a @ b)
 addbmm: beta * c + alpha * it.sum(a @ b, axis=0)
 addr: beta * c + alpha * it.outer(a, b)
@@ -44,7 +44,7 @@ arcsinh: it.asinh(x)
 arctan: it.atan(x)
 arctan2: it.atan2(x, y)
 arctanh: it.atanh(x)
-argwhere: it.stack(it.nonzero(x), axis=-1)
+argwhere nonzero_static: it.stack(it.nonzero(x), axis=-1)
 as_strided_copy: it.as_strided(x, size, strides)
 as_strided_scatter slice_scatter select_scatter diagonal_scatter: x.at[...].set(y)
 index_copy index_fill put: x.at[i].set(y)
@@ -73,12 +73,12 @@ clamp_max: it.clip(x, max=high)
 clamp_min: it.clip(x, low)
 complex: a + 1j * b
 polar: r * it.exp(1j * angle)
-conj_physical resolve_conj: it.conj(x)
-resolve_neg: x
+conj_physical: it.conj(x)
+resolve_conj resolve_neg: x
 constant_pad_nd: it.pad(x, widths)
-cross: it.linalg.cross(a, b)
+cross: it.linalg.cross(a, b, axis=...)
 det: it.linalg.det(x)
-logdet: it.linalg.slogdet(x).logabsdet
+logdet: it.log(sign) + log, of sign, log = it.linalg.slogdet(x)
 slogdet: it.linalg.slogdet(x)
 inverse: it.linalg.inv(x)
 pinverse: it.linalg.pinv(x)
@@ -115,11 +115,11 @@ fill full_like: it.full_like(x, v)
 fix: it.trunc(x)
 fliplr: it.flip(x, axis=1)
 flipud: it.flip(x, axis=0)
-float_power: x.astype("float64") ** y
+float_power: x.astype(it.promote_types(x.dtype, it.float64)) ** y
 frac: x - it.trunc(x)
 ldexp: x * 2.0**n
-logaddexp2: it.logaddexp(a * it.log(2.0), b * it.log(2.0)) / it.log(2.0)
-histc: it.histogram(x, bins)
+logaddexp2: it.logaddexp(a * math.log(2), b * math.log(2)) / math.log(2)
+histc: it.histogram(x, bins)[0]
 histogramdd: it.histogram(x, bins)
 isneginf: x == -it.inf
 isposinf: x == it.inf
@@ -149,7 +149,6 @@ new_ones: it.ones(shape, dtype=x.dtype)
 new_zeros: it.zeros(shape, dtype=x.dtype)
 new_tensor new as_tensor scalar_tensor from_numpy frombuffer tensor: it.asarray(data)
 to_dlpack: x.__dlpack__()
-nonzero_static: it.nonzero(x)
 norm_except_dim: it.linalg.vector_norm(x, axis=...)
 permute permute_copy: it.permute_dims(x, axes)
 rand: it.random.uniform(shape)
@@ -168,7 +167,7 @@ normal_: it.random.normal(x.shape)
 uniform_: it.random.uniform(x.shape)
 random_: it.random.randint(low, high, x.shape)
 bernoulli_: it.random.bernoulli(p, x.shape)
-range: it.arange(start, stop)
+range: it.arange(start, end + step, step)
 repeat_interleave: it.repeat(x, n, axis=...)
 rrelu: it.leaky_relu(x, slope)
 scatter_add: it.put_along_axis(x, i, y, axis=..., reduce="sum")
@@ -191,7 +190,7 @@ unflatten: it.reshape(x, shape)
 unfold_copy: x[..., starts[:, None] + it.arange(size)]
 unsqueeze unsqueeze_copy: it.expand_dims(x, axis=...)
 squeeze_copy: it.squeeze(x, axis=...)
-vander: x[:, None] ** it.arange(n)
+vander: x[:, None] ** it.arange(n - 1, -1, -1)
 view view_copy reshape_as view_as: it.reshape(x, shape)
 view_as_real view_as_real_copy: it.stack([it.real(x), it.imag(x)], axis=-1)
 view_as_complex view_as_complex_copy: x[..., 0] + 1j * x[..., 1]
@@ -207,7 +206,7 @@ max_pool*_with_indices: it.max_pool1d(x, size, return_indices=True)
 upsample upsample_bilinear upsample_nearest: it.interpolate(x, size)
 triplet_margin_with_distance_loss: it.relu(distance(a, p) - distance(a, n) + margin)
 gumbel_softmax: it.softmax(x + it.random.gumbel(x.shape), axis=...)
-pdist: it.cdist(x, x)[it.triu_indices(n, n, 1)]
+pdist: it.cdist(x, x)[tuple(it.triu_indices(n, n, offset=1))]
 linear_cross_entropy: it.cross_entropy(it.linear(x, w), y)
 alias_copy clone detach_copy: x (tensors never change)
 slice_copy: x[...]

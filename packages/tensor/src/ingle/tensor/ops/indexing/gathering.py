@@ -46,7 +46,10 @@ def take(x: TensorLike, indices: Indices, /, *, axis: int | None = None) -> Tens
     """
     handle = handle_of(x, "take")
     if axis is None and len(handle.shape) != 1:
-        raise ArgumentError(f"take: axis must be given for a tensor of shape {handle.shape}")
+        raise ArgumentError(
+            f"take: axis must be given for a tensor of shape {handle.shape}; of all elements one "
+            "behind the other: take(x.ravel(), indices)"
+        )
     place = normalize_axis(0 if axis is None else axis, len(handle.shape), "take")
     return run2(TAKE.op(axis=place), handle, index_handle("take", indices, handle))
 
