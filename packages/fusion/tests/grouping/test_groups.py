@@ -93,3 +93,27 @@ def test_reductions_of_the_same_memory_do_not_wait_for_one_another() -> None:
 
     x = it.ones((64, 48), device="cpu")
     assert kernels(crossed, x, x + 1.0) == [("max",), ("max", "sum"), ("sum",)]
+
+
+def test_what_a_product_cannot_write_is_made_where_it_is_put_together() -> None:
+    """Of a gradient that a pool takes, each of four elements of a window has it or zero."""
+
+    def gradient(x: it.Tensor, w: it.Tensor) -> it.Tensor:
+        x = x.require_grad()
+        return it.sum(it.conv2d(it.max_pool2d(x, 2), w, padding=1)).backward()[x]
+
+    x, w = it.ones((2, 4, 16, 16), device="cpu"), it.ones((8, 4, 3, 3), device="cpu")
+    found = kernels(gradient, x, w)
+    assert [k for k in found if "window_product" in k] == [("window_product",)]
+    assert not any("concat" in kernel for kernel in found)
+
+
+def test_what_a_product_writes_as_parts_of_one_result_stays_with_it() -> None:
+    def both(x: it.Tensor, w: it.Tensor) -> it.Tensor:
+        y = x @ w
+        return it.concat([it.relu(y), it.relu(-y)], axis=1)
+
+    x = it.ones((64, 48), device="cpu")
+    assert kernels(both, x, it.ones((48, 32), device="cpu")) == [
+        ("matmul", "maximum", "negative", "maximum")
+    ]

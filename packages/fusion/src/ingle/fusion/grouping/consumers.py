@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ..ir.graph import Graph
-from ..ir.views import View, Views
+from ..ir.regions import regions_of
+from ..ir.views import View, Views, strides_of
 from .node_class import Role
 
 
@@ -13,6 +14,7 @@ def uses_of(graph: Graph, views: Views, roles: Sequence[Role]) -> Uses:
     """The consumers of a graph's values, given the role of each node."""
     consumers: dict[int, set[Role]] = {}
     maps: dict[int, View] = {}
+    parts: dict[int, list[int]] = {}
     for node, role in zip(graph.nodes, roles, strict=True):
         for value in node.args if role != "view" else ():
             view = views.of(value)
@@ -20,7 +22,33 @@ def uses_of(graph: Graph, views: Views, roles: Sequence[Role]) -> Uses:
             if role == "map":
                 maps.setdefault(view.root, view)
     outputs = frozenset([views.of(o).root for o in graph.outputs])
-    return Uses(views, outputs, consumers, maps)
+    spread = {
+        root
+        for position, role in enumerate(roles) if role == "assembly"
+        for root in _spread_parts(graph, views, position)
+        if consumers[root] == {"assembly"} and root not in outputs
+    }  # fmt: skip
+    for node, role in zip(graph.nodes, roles, strict=True) if spread else ():
+        if role == "map" and spread.issuperset(node.results):
+            for root in {views.of(value).root for value in node.args}:
+                parts.setdefault(root, []).extend(node.results)
+    spread_parts = [part for several in parts.values() if len(several) > 1 for part in several]
+    return Uses(views, outputs, consumers, maps, frozenset(spread_parts))
+
+
+def _spread_parts(graph: Graph, views: Views, position: int) -> list[int]:
+    """The pieces of a result between whose elements others lie."""
+    (result,) = graph.nodes[position].results
+    shape = graph.values[result].aval.shape
+    regions = regions_of(graph, views, position, View(result, shape, strides_of(shape)))
+    found = () if regions is None else regions.ordered
+    return [region.source.root for region in found if _step(region.target) > 1]
+
+
+def _step(view: View) -> int:
+    """How far neighbours of a view lie apart."""
+    along = [t for n, t in zip(view.shape, view.strides, strict=True) if n != 1]
+    return along[-1] if along else 1
 
 
 class Uses:
@@ -31,13 +59,16 @@ class Uses:
         outputs: roots that the graph returns.
         consumers: the roles of the nodes that take each root.
         maps: how the first elementwise operation on a root sees it.
+        spread: elementwise results, several of one value, that are only put between the elements
+            of others.
     """
 
     def __init__(
         self, views: Views, outputs: frozenset[int], consumers: dict[int, set[Role]],
-        maps: dict[int, View],
+        maps: dict[int, View], spread: frozenset[int],
     ) -> None:  # fmt: skip
         self._views = views
+        self._spread = spread
         self._outputs = outputs
         self._consumers = consumers
         self._maps = maps
@@ -46,11 +77,15 @@ class Uses:
         """How the first elementwise operation on a value sees it."""
         return self._maps.get(root)
 
-    def stored_twice(self, value: int, args: Iterable[int]) -> bool:
-        """Whether an elementwise result would be stored beside what it is made of, for a sum.
+    def stored_besides(self, value: int, args: Iterable[int]) -> bool:
+        """Whether a product's kernel would store an elementwise result for what computes it as well
+        from one value in memory.
 
-        The kernel of the sum computes it: its operands are in memory anyway.
+        That is a sum where what it is made of is stored anyway, and what puts several of these
+        between each other's elements, where a product cannot write them.
         """
+        if value in self._spread:
+            return True
         if "reduce" not in self._roles(value) or self._is_needed(value, "reduce"):
             return False
         return any(self._is_needed(self._views.of(a).root) for a in args)

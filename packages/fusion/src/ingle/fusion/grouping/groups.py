@@ -219,7 +219,7 @@ class Grouping:
         role = self._roles[position]
         return not (
             role == "gather"
-            or self._uses.stored_twice(value, args)
+            or self._uses.stored_besides(value, args)
             or (role == "map" and self._apart(group, position))
         )
 
