@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import weakref
 from itertools import pairwise
 
 import numpy as np
@@ -18,6 +19,7 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import PlanWarning, compile
 from ingle.fusion.ir.graph import read_log
+from ingle.fusion.record.log import current
 from ingle.fusion.runtime import graph_plans, planning_work
 from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.fusion.support import time_slices
@@ -28,6 +30,8 @@ from ingle.tensor.operation import OPERATIONS
 from ingle.tensor.programs import Aval, trace
 
 SLICE, LEAST_SLICE = planning_work.SLICE, planning_work.LEAST_SLICE
+MANY = 32
+"""Operations of a program, or of a step of training."""
 
 
 @pytest.fixture(autouse=True)
@@ -241,7 +245,7 @@ def of_many_parts(x):
     """A function of tensors like one, of many operations that are one of a log."""
 
     def many(x):
-        for _ in range(planning_work.SLICED):
+        for _ in range(MANY):
             x = it.tanh(x) + 1.0
         return x
 
@@ -263,10 +267,10 @@ def test_a_program_is_not_planned_by_itself_where_its_log_runs_without_a_plan(mo
     x, y = it.ones((8, 8)), it.ones((9, 8))
     f, g = of_many_parts(x), of_many_parts(y)
     found = [f(x).tolist() for _ in range(30)]
-    assert max(planned, default=0) < planning_work.SLICED
+    assert max(planned, default=0) < MANY
     monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
     assert all(g(y).tolist()[:8] == one for one in found)
-    assert max(planned) >= planning_work.SLICED
+    assert max(planned) >= MANY
 
 
 def threads():
@@ -281,6 +285,54 @@ def test_half_types_wait_for_their_plan(monkeypatch):
         for _ in range(30):
             y = it.sin(y[1:]) * 1.5
         y.numpy()
+
+
+@pytest.mark.parametrize("count", [2, 5, 20])
+def test_no_run_waits_for_a_plan_of_few_operations(monkeypatch, count):
+    """Their kernels take as long to compile as dozens of runs without them."""
+    planned = []
+    compile_graph = planning_work.compile_graph
+
+    def noted(device, fusion, graph, *args):
+        plan = compile_graph(device, fusion, graph, *args)
+        if len(graph.nodes) > 1:
+            planned.append(threading.current_thread().name)
+        return plan
+
+    monkeypatch.setattr(planning_work, "compile_graph", noted)
+    x = it.ones((100, 71 + count))  # more elements than what runs as it comes
+    monkeypatch.setattr(x.backend, "planner", PlanCache(x.backend.inner))
+    found, after = set(), 0
+    end = time.monotonic() + 60
+    while after < 3:
+        y = x
+        for k in range(count):
+            y = it.exp(-y) + x * (k + 0.5) if k % 2 else it.tanh(y)
+        found.add(y.numpy().tobytes())
+        after += bool(planned)
+        assert time.monotonic() < end, "there is no plan in a minute"
+    assert {*planned} == {"ingle-plan"}
+    assert len(found) == 1
+
+
+def test_work_that_begins_in_a_block_holds_nothing_of_it():
+    """It may be half done for many steps, and the weights of one would live as long."""
+    begun = []
+
+    @compile
+    def doubled(x):
+        begun.append(TimeSlices(lambda: (current.get(),)))
+        return x * 2.0
+
+    doubled(it.ones(3))
+    assert begun[0].advance(9) == (None,), "of what was recorded there"
+    cell = it.Cell(it.ones(3))
+    with it.transaction():
+        cell.value = it.zeros(3)
+        begun.append(TimeSlices(counting(1)))
+    written = weakref.ref(cell.value)
+    cell.value = it.ones(3)
+    assert written() is None
 
 
 def test_compiled_functions_wait_for_their_plan(monkeypatch):
@@ -339,7 +391,7 @@ def test_operations_of_many_parts_count_as_these(monkeypatch):
     f = of_many_parts(x)
     for _ in range(60):
         f(x).tolist()
-    few = [p for p in planned if p[0] < planning_work.SLICED <= p[1]]
+    few = [p for p in planned if p[0] < MANY <= p[1]]
     assert few
     assert {name for _, _, name in few} == {"ingle-plan"}
 
@@ -373,7 +425,7 @@ def test_a_step_of_training_has_its_plan_after_few_runs(monkeypatch):
             loss = it.mean(model(it.ones((8, 8))))
             optimizer.step(loss.backward())
             losses.append(loss.item())
-        return [count for count, parts in planned if parts >= planning_work.SLICED]
+        return [count for count, parts in planned if parts >= MANY]
 
     losses = []
     backend = it.ones(1).backend

@@ -124,7 +124,7 @@ def test_what_all_plans_run_is_begun_with_once_before_the_first_one_is_made(
     monkeypatch.setattr(pipeline, "kernel_sequence", planning)
 
     def f(x: it.Tensor) -> it.Tensor:
-        for k in range(planning_work.SLICED):
+        for k in range(planning_work.AHEAD):
             x = it.tanh(x * 0.5) + float(k)
         return it.permute_dims(x, (1, 0)) @ x if contracts else x
 
@@ -172,7 +172,7 @@ def test_products_are_begun_before_it_is_known_what_becomes_of_their_results(
 
 
 def attending(x: it.Tensor) -> it.Tensor:
-    for k in range(planning_work.SLICED):
+    for k in range(planning_work.AHEAD):
         x = it.tanh(x * 0.5) + float(k)
     return it.scaled_dot_product_attention(x, x, x, is_causal=True)
 
@@ -180,7 +180,7 @@ def attending(x: it.Tensor) -> it.Tensor:
 def multiplying(x: it.Tensor) -> it.Tensor:
     codes = it.asarray(np.arange(24, dtype=np.int8).reshape(3, 8), device="cpu")
     scale = it.full((3, 1), 0.5, dtype="float32", device="cpu")
-    for k in range(planning_work.SLICED):
+    for k in range(planning_work.AHEAD):
         x = it.tanh(x * 0.5) + float(k)
     return it.quantized_linear(x, codes, scale, dtype="int8")
 

@@ -29,6 +29,7 @@ class Processes:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
         self.built = 0
+        monkeypatch.setenv("INGLE_PLAN_SLICES", "0")  # what is not there is made in one go
         self.backend = it.zeros(1, device="cpu").backend
         self._monkeypatch = monkeypatch
         store = plan_store.CpuPlanStore(DiskStore(folder))

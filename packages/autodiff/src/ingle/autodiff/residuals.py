@@ -13,7 +13,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from ingle.tensor import Tensor
-from ingle.tensor.blocks import WithBlock, block, holding
+from ingle.tensor.blocks import WithBlock, block, holding, of_values
 from ingle.tensor.contract import Handle, Scalar
 from ingle.tensor.dispatch import highest
 from ingle.tensor.errors import ArgumentError, GradientError, OperandError
@@ -229,7 +229,9 @@ def checkpointing(policy: Policy = "balanced") -> Generator[None, Any, None]:
         yield
 
 
-_made: ContextVar[dict[Recipe, tuple[Handle, ...]] | None] = ContextVar("ingle_made", default=None)
+_made: ContextVar[dict[Recipe, tuple[Handle, ...]] | None] = of_values(
+    ContextVar("ingle_made", default=None)
+)
 
 
 def making() -> WithBlock[dict[Recipe, tuple[Handle, ...]]]:

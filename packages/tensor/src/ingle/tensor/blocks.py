@@ -13,7 +13,7 @@ finds the state restored, and nothing can be raised before it. Several states ar
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from contextvars import ContextVar
+from contextvars import Context, ContextVar, copy_context
 from functools import partial, wraps
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar
 
@@ -161,6 +161,30 @@ def call_holding(
         variable.set(before)
         if kept and idle:
             kept.clear()
+
+
+_of_values: list[ContextVar[Any]] = []
+
+
+def of_values(variable: ContextVar[T | None]) -> ContextVar[T | None]:
+    """Says of a context variable, whose default is None, that it holds values of the program that
+    runs; returns it."""
+    _of_values.append(variable)
+    return variable
+
+
+def context_without_values() -> Context:
+    """A copy of the context for work that may take longer than the block at hand: what such
+    variables hold here would live until it is done."""
+    made = copy_context()
+    made.run(_let_go_of_values)
+    return made
+
+
+def _let_go_of_values() -> None:
+    for variable in _of_values:
+        if variable.get() is not None:
+            variable.set(None)
 
 
 def while_set(variable: ContextVar[Any], value: T) -> Generator[T, Any, None]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, ParamSpec, Protocol, TypeVar
 
-from .blocks import WithBlock, call_holding, holding
+from .blocks import WithBlock, call_holding, holding, of_values
 from .errors import BackendError, DeviceError, SettingError
 from .precision import low, suspended, used
 
@@ -92,7 +92,7 @@ def _parse(text: str) -> Device:
 
 
 _chosen: ContextVar[Device | None] = ContextVar("ingle_device", default=None)
-_staged: ContextVar[Backend | None] = ContextVar("ingle_staged", default=None)
+_staged: ContextVar[Backend | None] = of_values(ContextVar("ingle_staged", default=None))
 
 
 def chosen_device() -> Device | None:

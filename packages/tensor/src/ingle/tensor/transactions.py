@@ -8,7 +8,7 @@ from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from .blocks import After, WithBlock, block, holding, while_set
+from .blocks import After, WithBlock, block, holding, of_values, while_set
 from .contract import Backend
 from .interruptions import Newcomers, Outside, is_from_outside, newcomers
 from .locks import ReentrantLock
@@ -84,7 +84,7 @@ if hasattr(os, "register_at_fork"):
         before=commit_lock.acquire, after_in_parent=commit_lock.release,
         after_in_child=commit_lock.release,
     )  # fmt: skip
-_scope: ContextVar[Scope | None] = ContextVar("ingle_cell_scope", default=None)
+_scope: ContextVar[Scope | None] = of_values(ContextVar("ingle_cell_scope", default=None))
 
 
 class Commits:

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from weakref import ref
 
 from ingle.tensor import Tensor
-from ingle.tensor.blocks import block, holding
+from ingle.tensor.blocks import block, holding, of_values
 from ingle.tensor.locks import renewed
 from ingle.tensor.structure import attributes_of, owners
 
@@ -25,7 +25,7 @@ from .snapshots import Snapshot, content, is_users, name_of, stays
 
 _MISSING = object()
 _IMMUTABLE_TYPE = 1 << 8
-_watching: ContextVar[AttributeWatch | None] = ContextVar("ingle_watching", default=None)
+_watching: ContextVar[AttributeWatch | None] = of_values(ContextVar("ingle_watching", default=None))
 
 Promise = Callable[[Tensor, "Place"], Tensor | None]
 """A tensor that stands for what a place holds; None where it has to stay what it is."""

@@ -8,6 +8,7 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
+from ingle.tensor.blocks import of_values
 from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.errors import BackendError
 from ingle.tensor.locks import renewed
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from ..fusion import Fusion
 
 
-current: ContextVar[Log | None] = ContextVar("ingle_recorder", default=None)
+current: ContextVar[Log | None] = of_values(ContextVar("ingle_recorder", default=None))
 """The log of the function that is being compiled, if one is."""
 
 

@@ -272,7 +272,7 @@ class GraphPlans:
     def _waits(self, numbers: Sequence[Any]) -> bool:
         """Whether there is no plan: it is made in slices, of which some run here, or none can be.
 
-        A plan of few operations is made at once. Half types have other bits until there is a plan,
+        A plan of one operation is made at once. Half types have other bits until there is a plan,
         so that theirs are, too.
         """
         if self._plans or not (self.in_slices or self._faults.text):

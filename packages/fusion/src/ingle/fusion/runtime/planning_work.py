@@ -19,11 +19,14 @@ from .plan import ScheduledPlan
 from .plan_data import PlanData
 from .plan_records import StoredPlans
 
-SLICED = 32
-"""Operations from which on a plan is made in slices."""
-SLICE, LEAST_SLICE, LATER = 3, 192, 24
+SLICED = 2
+"""Operations from which on a plan is made in slices: also kernels of few of them take as long to
+compile as dozens of runs without a plan."""
+SLICE, LEAST_SLICE, LATER = 3, 64, 24
 """Steps of planning in a slice: so many for each operation, which take less than a run without a
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
+AHEAD = 32
+"""Operations from which on what all plans need is compiled beside one that is made at once."""
 SLICES_OF_A_FORM = 16
 """So many at once for a plan that others wait for: operations run on new shapes meanwhile, which
 takes that much longer."""
@@ -147,7 +150,7 @@ def planned(
     passing: bool, alike: Examples = (),
 ) -> ScheduledPlan:  # fmt: skip
     """A new plan, which is kept on disk, too."""
-    if beside() and parts_of(graph) >= SLICED:
+    if beside() and parts_of(graph) >= AHEAD:
         device.begin_planning(graph)
     plan = compile_graph(device, fusion, graph, numbers, passing, alike)
     if kept is not None:

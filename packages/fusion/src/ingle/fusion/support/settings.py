@@ -33,7 +33,7 @@ def is_measured() -> bool:
 
 
 def is_sliced() -> bool:
-    """Whether plans of many operations are made between runs: not with `INGLE_PLAN_SLICES=0`."""
+    """Whether plans of several operations are made between runs: not with `INGLE_PLAN_SLICES=0`."""
     return settings.switch("INGLE_PLAN_SLICES", default=True)
 
 

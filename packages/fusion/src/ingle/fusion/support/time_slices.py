@@ -21,7 +21,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator
 from typing import Any, Generic, TypeVar
 
-from ingle.tensor.blocks import block
+from ingle.tensor.blocks import block, context_without_values
 from ingle.tensor.locks import ReentrantLock, renewed
 
 from .gc_pauses import uncollected
@@ -133,7 +133,7 @@ class TimeSlices(Generic[T]):
     def __init__(self, work: Callable[[], T]) -> None:
         self.count = 0
         self._work = work
-        self._context = contextvars.copy_context()
+        self._context = context_without_values()
         self._lock = ReentrantLock()
         self._condition = threading.Condition(self._lock)
         self._thread: threading.Thread | None = None

@@ -7,7 +7,7 @@ from typing import Any
 
 import ingle.tensor as it
 from ingle.tensor import Tensor
-from ingle.tensor.blocks import WithBlock, holding
+from ingle.tensor.blocks import WithBlock, holding, of_values
 from ingle.tensor.errors import ArgumentError, OperandError, ShapeError
 
 from .. import structure
@@ -171,8 +171,8 @@ def _computed(name: str) -> property:
     return property(get, put)
 
 
-_kept: ContextVar[dict[tuple[int, str], Tensor] | None] = ContextVar(
-    "ingle_parametrized", default=None
+_kept: ContextVar[dict[tuple[int, str], Tensor] | None] = of_values(
+    ContextVar("ingle_parametrized", default=None)
 )
 
 
