@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 Size = int | Sequence[int | None]
+_SHORT = 16
+"""Elements of a window up to which each is an operation of its own."""
 
 
 @guarded
@@ -162,8 +164,10 @@ def _average_along(x: Tensor, axis: int, count: int) -> Tensor:
 
 
 def _window_sums(x: Tensor, axis: int, first: np.ndarray, length: np.ndarray) -> Tensor:
-    """Sums over windows of an axis, an element of all windows at a time."""
+    """Sums over windows of an axis: of short ones, an element of all windows at a time."""
     rest = (1,) * (x.ndim - axis - 1)
+    if int(length.max(initial=1)) > _SHORT:
+        return _long_sums(x, axis, first, length)
     total: Tensor | None = None
     for tap in range(max(1, int(length.max(initial=1)))):
         index = np.minimum(first + tap, max(0, x.shape[axis] - 1))
@@ -174,6 +178,19 @@ def _window_sums(x: Tensor, axis: int, first: np.ndarray, length: np.ndarray) ->
         total = part if total is None else total + part
     assert total is not None
     return total
+
+
+def _long_sums(x: Tensor, axis: int, first: np.ndarray, length: np.ndarray) -> Tensor:
+    """The same by one gather: each tap of its own would be an operation more in the plan."""
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    taps = np.arange(int(length.max()))
+    index = np.minimum(first[:, None] + taps, x.shape[axis] - 1)
+    parts = take(x, asarray(index.ravel(), device=x.device), axis=axis)
+    parts = reshape(parts, (*before, *index.shape, *after))
+    inside = reshape(
+        asarray(taps < length[:, None], device=x.device), (*index.shape, *(1,) * len(after))
+    )
+    return sum(where(inside, parts, 0), axis=axis + 1)
 
 
 def _average_gradient(g: Tensor, x_aval: Aval, size: Ints) -> Tensor:
@@ -240,6 +257,8 @@ CASES: tuple[tuple[Shape, Size], ...] = (
     ((1, 2, 3, 5, 2), (2, None, 3)),
     ((0, 2, 5), 2),
     ((2, 2, 5), 0),
+    ((1, 2, 37), 2),
+    ((1, 1, 2, 53), (2, 3)),
 )
 """Shapes and sizes that both adaptive poolings are checked with."""
 
