@@ -190,6 +190,33 @@ def test_the_second_call_makes_no_graph_that_is_there(monkeypatch):
     assert len(made) == 2
 
 
+@pytest.mark.parametrize("first", ["constant", "cell", "argument"])
+def test_a_constant_that_is_an_input_as_well_is_another_one(first):
+    """A tensor of the code that a cell, or an argument, holds too: these may hold another later."""
+    around = it.asarray([1.0, 2.0, 3.0]) + 0.0
+    around.numpy()
+    cell = it.Cell(around)
+
+    @compile
+    def f(x):
+        parts = {"constant": lambda: around, "cell": lambda: cell.value, "argument": lambda: x}
+        y = parts.pop(first)() * 2.0
+        for part in (*parts.values(), lambda: around, lambda: cell.value):
+            y = y + part()
+        return y
+
+    def plain(x, held):
+        each = {"constant": around.numpy(), "cell": held, "argument": x}
+        return each[first] + sum(each.values()) + around.numpy() + held
+
+    for x in (around, around, around, it.asarray([5.0, 5.0, 5.0])):
+        np.testing.assert_array_equal(f(x).numpy(), plain(x.numpy(), around.numpy()))
+    cell.value = it.asarray([7.0, 8.0, 9.0])
+    for x in (around, it.asarray([0.5, 5.0, 5.0])):
+        np.testing.assert_array_equal(f(x).numpy(), plain(x.numpy(), cell.value.numpy()))
+    assert f.recordings == 2
+
+
 def test_what_results_are_like_is_known_to_the_graph_of_a_recording(monkeypatch):
     """Also where an operation was broken off in its middle, and the function went on."""
     breaks = [True]

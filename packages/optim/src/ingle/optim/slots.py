@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,9 @@ from ingle.tensor.providing import provide
 from ingle.tensor.structure import Frozen
 
 from .complex_parameters import as_reals, from_reals
+
+_SHARED = 1 << 16
+"""Bytes up to which an array that moments are made of is kept for the next ones."""
 
 
 class Moments(Cell[Mapping[str, Cell[Tensor]]]):
@@ -163,7 +168,9 @@ class Slot:
         missing = [name for name in names if name not in known]
         if missing:
             device, dtype = parameter.device, self.dtype.dtype
-            start = np.full(self.shape if shape is None else shape, first, dtype)
+            size = self.shape if shape is None else shape
+            small = math.prod(size) * dtype.itemsize <= _SHARED
+            start = (_start if small else np.full)(size, first, dtype)
 
             def made() -> Frozen:
                 # Uploaded, so that the first step is recorded like all others.
@@ -190,6 +197,14 @@ class Slot:
         if fitting is not held:
             cell.rebind(fitting)
         return fitting
+
+
+@lru_cache(maxsize=64)
+def _start(shape: tuple[int, ...], first: float, dtype: np.dtype[Any]) -> np.ndarray:
+    """What moments begin with; many parameters are alike, and each array takes long to make."""
+    made = np.full(shape, first, dtype)
+    made.flags.writeable = False
+    return made
 
 
 def operands_of(

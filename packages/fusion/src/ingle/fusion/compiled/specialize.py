@@ -175,7 +175,7 @@ class RecordedRun:
         writes: Sequence[tuple[Cell[Any], Result]],
     ) -> Graph:  # fmt: skip
         tracer = self.tracer
-        graph = read_log(tracer.written, outputs, tracer.avals)
+        graph = read_log(tracer.written, outputs, tracer.avals or ())
         graph.donors = _donors(graph, sources, writes)
         graph.places = dict(tracer.places)
         entries = zip(tracer.written, tracer.lines, strict=True)

@@ -59,6 +59,7 @@ class _Unfolding(Tracer):
 
     def __init__(self, graph: Graph, backend: Fusion, legality: Legality) -> None:
         super().__init__(backend)
+        self.avals = None  # its log grows shorter again
         self._legality = legality
         self._foreign = 0
         self.position = 0

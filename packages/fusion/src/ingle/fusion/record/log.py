@@ -128,6 +128,8 @@ class Log:
 
     Attributes:
         written: the log.
+        avals: of each operation in it what its results are like, if that is kept: a log that is
+            read once is told so again in less time than it takes to keep it in each.
         given: the handles, of the backend below, of its inputs in order.
         numbers: the numbers of its scalars in order.
         turn: held while it grows and while it runs.
@@ -144,6 +146,7 @@ class Log:
         self.turn = Turn() if turn is None else turn
         self.open = True
         self.written: list[LogEntry] = []
+        self.avals: list[Sequence[Aval]] | None = None
         self.given = Inputs()
         self.numbers: list[Any] = []
         self._count = 0
@@ -225,6 +228,8 @@ class Log:
             )
             self._handles += [ref(h) for h in made]
         self._count = number + len(made)
+        if self.avals is not None:
+            self.avals.append(avals)
         self.written.append(entry)
         return made
 

@@ -44,7 +44,6 @@ class Tracer(Log):
         contents: of constants that were made while recording: a digest, since each recording
             makes them anew.
         places: the hardware backends of values that are not on the recording's own device.
-        avals: of each operation in the log what its results are like.
         outside: while it is active, tells handlers of signals and finalizers from the function.
     """
 
@@ -57,7 +56,7 @@ class Tracer(Log):
         self.sources: list[Any] = []
         self.contents: dict[int, str] = {}
         self.places: dict[int, Backend] = {}
-        self.avals: list[Sequence[Aval]] = []
+        self.avals = []
         self._scalars: dict[Any, int] = {}
         self.outside: Outside | None = None
         self._asked: Line | None = None
@@ -72,21 +71,16 @@ class Tracer(Log):
                     "a mask, give a size if the function takes one, or leave this part out of "
                     "compile"
                 )
-            handles = super().record(op, inputs)
+            handles = self.record_steps(op, inputs)
             self._locate()
         finally:
             self._asked = None
         return handles
 
-    def _written(
-        self, op: Op, inputs: Sequence[Handle | Scalar], avals: Sequence[Aval]
-    ) -> tuple[LazyHandle, ...]:
-        self.avals.append(avals)  # first: `_repair` leaves as many as there are operations
-        return super()._written(op, inputs, avals)
-
     def _repair(self) -> None:
         super()._repair()
-        del self.avals[sum([type(entry[0]) is Op for entry in self.written]) :]
+        if self.avals is not None:
+            del self.avals[sum([type(entry[0]) is Op for entry in self.written]) :]
 
     def promise(self, tensor: Tensor, source: object) -> Tensor:
         """A tensor that stands for an input; `source` says where later runs find it.
@@ -94,26 +88,34 @@ class Tracer(Log):
         The same handle behind two sources makes two inputs: in a later run they may differ.
         """
         handle = tensor._handle
-        below = handle.computed() if isinstance(handle, LazyHandle) else handle
-        fusion = self._recording(handle)
+        fusion, below = self._recording(handle), handle
+        if isinstance(handle, LazyHandle):
+            below = handle.value  # type: ignore[assignment]  # first, as in `computed`
+            if handle.pending_in is not None or not isinstance(below, Handle):
+                below = handle.computed()
         if fusion is None:
             raise CompileError(
                 f"a compiled function works on one device, or on those of one router: this one "
                 f"began on {self.backend.device} and takes a tensor of shape {below.shape} on "
                 f"{handle.backend.device}; move it with to_device"
             )
-        number = super().operand(below)
-        self._places.pop(id(below))
+        # No operand: what the function finds by itself is another input, a constant of it.
+        number = self._count
+        if below.owned is not None:
+            below.owned.add(self.given)
+        self.given.append(below)
         self.sources.append(source)
+        promise = self.input(Aval(below.shape, below.dtype))
         self._locate()
         if fusion is not self.backend:
-            self.places[number] = below.backend
-        return Tensor(LazyHandle(fusion, Aval(below.shape, below.dtype), self, number))
+            self.places[number], promise.backend = below.backend, fusion
+        return Tensor(promise)
 
     def _recording(self, handle: Handle) -> Fusion | None:
         """The decorator, of those that are recorded here, that a handle belongs to."""
         if isinstance(handle, LazyHandle):
-            return handle.backend if self.takes(handle.backend) else None
+            backend = handle.backend
+            return backend if backend is self.backend or self.takes(backend) else None
         return self.backend if handle.backend is self.backend.hardware else None
 
     def takes(self, backend: Fusion) -> bool:
@@ -155,9 +157,10 @@ class Tracer(Log):
 
     def input(self, aval: Aval) -> LazyHandle:
         """A promise of an input that has no handle yet."""
+        number = self._count
+        self._count = number + 1
         self.written.append(("input", *aval))
-        self._count += 1
-        return LazyHandle(self.backend, aval, self, self._count - 1)
+        return LazyHandle(self.backend, aval, self, number)
 
     @block
     def active(self) -> Generator[None, Any, None]:

@@ -95,11 +95,16 @@ def key_of_form(graph: Graph, surroundings: str) -> str | None:
 def _written(graph: Graph) -> str:
     """A graph as text; equal texts are equal graphs."""
     values = []
-    for kind, (shape, dtype), data in graph.values:
+    known: dict[Any, str] = {}  # layers have the same shapes
+    for kind, aval, data in graph.values:
         if kind == "constant":
-            values.append(f"c{dtype.name}{json.dumps(written_value(data))}{type(data).__name__}")
-        else:
-            values.append(f"{kind[0]}{dtype.name}{shape}")
+            number = json.dumps(written_value(data))
+            values.append(f"c{aval[1].name}{number}{type(data).__name__}")
+            continue
+        text = known.get((kind, aval))
+        if text is None:
+            text = known[kind, aval] = f"{kind[0]}{aval[1].name}{aval[0]}"
+        values.append(text)
     nodes = [f"{_digest(op)}{args}{results}" for op, args, results in graph.nodes]
     rest = graph.inputs, graph.scalars, graph.outputs, graph.donors
     return "\n".join([*values, *nodes, repr(rest)])

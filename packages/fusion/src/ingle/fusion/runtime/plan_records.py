@@ -250,8 +250,9 @@ class _PlanReader:
         )  # fmt: skip
 
     def _number(self, n: Any) -> int:
-        must(count(n) < len(self._avals))
-        return int(n)
+        if type(n) is not int or not 0 <= n < len(self._avals):  # without a call, as in `count`
+            raise UnsuitableError
+        return n
 
     def _section(self, n: Any) -> bytes:
         return self._sections[count(n)]
@@ -321,8 +322,9 @@ class _PlanReader:
 
 
 def _whole(n: Any) -> int:
-    must(type(n) is int and abs(n) < 1 << 62)
-    return int(n)
+    if type(n) is not int or abs(n) >= 1 << 62:
+        raise UnsuitableError
+    return n
 
 
 def _nbytes(aval: Aval) -> int:
