@@ -81,10 +81,10 @@ def summed(groups: Sequence[Sequence[Handle]]) -> list[Handle] | None:
     made: list[Handle] = []
     first = backends[0]
     given: list[tuple[list[MemoryHandle], MemoryHandle, int]] = []
+    for backend in backends[1:]:
+        _follow(first, backend)
     for group in groups:
         parts = [b.in_order(h) for b, h in zip(backends, group, strict=True)]
-        for backend in backends[1:]:
-            _follow(first, backend)
         out = first.empty(Aval(group[0].shape, group[0].dtype))
         made.append(out)
         if math.prod(out.shape):
