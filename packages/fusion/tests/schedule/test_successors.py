@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ingle.fusion.ir.graph import Graph
-from ingle.fusion.schedule.successors import successors
+from ingle.fusion.schedule.successors import Successors
 from ingle.tensor.contract import Aval
 from ingle.tensor.dtypes import float32
 from ingle.tensor.operation import OPERATIONS
@@ -24,8 +24,8 @@ def test_each_state_has_what_follows_from_it_in_the_fewest_operations() -> None:
     second = of(graph, "subtract", weight, of(graph, "multiply", first, part))
     third = of(graph, "add", of(graph, "multiply", slow, part), second)
     kept = of(graph, "negative", gradient)
-    found = successors(graph, [mean, weight, slow], [kept, third, second, first])
-    assert dict(found) == {mean: first, weight: second, slow: third}
+    found = Successors(graph).of([mean, weight, slow], [kept, third, second, first])
+    assert found == {mean: first, weight: second, slow: third}
 
 
 def test_products_and_other_shapes_are_no_new_values_of_what_they_take() -> None:
@@ -33,11 +33,11 @@ def test_products_and_other_shapes_are_no_new_values_of_what_they_take() -> None
     x, row = graph.input(ROWS), graph.input(Aval((4,), float32))
     product = of(graph, "matmul", x, x)
     wide = of(graph, "add", row, x)
-    assert successors(graph, [x], [product]) == []
-    assert successors(graph, [row], [wide]) == []
-    assert successors(graph, [x], [wide, product]) == [(x, wide)]
-    assert successors(graph, [x], [x]) == []
-    assert successors(graph, [], [product]) == []
+    assert Successors(graph).of([x], [product]) == {}
+    assert Successors(graph).of([row], [wide]) == {}
+    assert Successors(graph).of([x], [wide, product]) == {x: wide}
+    assert Successors(graph).of([x], [x]) == {}
+    assert Successors(graph).of([], [product]) == {}
 
 
 def test_of_many_inputs_the_nearest_are_followed() -> None:
@@ -46,4 +46,4 @@ def test_of_many_inputs_the_nearest_are_followed() -> None:
     total = inputs[0]
     for x in inputs[1:]:
         total = of(graph, "add", total, x)
-    assert successors(graph, inputs, [total]) == [(inputs[-1], total)]
+    assert Successors(graph).of(inputs, [total]) == {inputs[-1]: total}

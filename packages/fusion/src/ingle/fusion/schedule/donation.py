@@ -12,7 +12,7 @@ from ..lowering.nests import NestCall
 from ..lowering.operands import Argument
 from .in_place import in_place
 from .schedule import Call, HostStep, Schedule, arguments_of, whole
-from .successors import successors
+from .successors import Successors
 from .whole_calls import WholeCall
 
 Step = NestCall | ContractionCall | WholeCall
@@ -116,6 +116,7 @@ def donors(
     gone = {views.of(o).root for o in graph.outputs}
     taken: dict[int, int] = {}
     own = frozenset(schedule.own)
+    successors = Successors(graph)
     for given, made in pairs:
         sources = [graph.inputs[i] for i in given]
         waiting = _Waiting([FOREVER if s in gone else last.get(s, -1) for s in sources])
@@ -130,7 +131,7 @@ def donors(
         near = {}
         if len(given) > 1:
             places = {source: number for number, source in enumerate(sources)}
-            near = {o: places[i] for i, o in successors(graph, sources, roots)}
+            near = {new: places[source] for source, new in successors.of(sources, roots).items()}
         for root in sorted(dict.fromkeys(roots), key=lambda root: root not in near):
             if root in taken:
                 continue
