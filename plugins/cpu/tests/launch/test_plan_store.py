@@ -18,6 +18,8 @@ from ingle.fusion.ir.scalar_program import ScalarProgram
 from ingle.fusion.runtime.graph_plans import GraphPlans
 from ingle.fusion.runtime.plan_keys import key_of
 from ingle.fusion.runtime.plan_records import read, written
+from ingle_cpu.launch import plan_store
+from ingle_cpu.threads import pool
 
 PROGRAMS = """
 import hashlib, sys
@@ -343,6 +345,21 @@ def test_keys_differ_where_graphs_do() -> None:
 
 
 @pytest.mark.slow
+def test_keys_ask_for_no_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first key of a process stands before all work: what threads run is compiled beside it."""
+
+    def no_pool() -> None:
+        raise AssertionError
+
+    for module in (pool, plan_store):
+        monkeypatch.setattr(module, "thread_pool", no_pool, raising=False)
+    with it.device("cpu"):
+        graph = graph_of(lambda x: it.exp(x) * 2.0, it.ones(3))
+        store = it.ones(3).backend.inner.plan_store
+    assert key_of(graph, [], store.description()) is not None
+    assert f" {pool.pool_size()} " in store.description()
+
+
 def test_operations_of_others_are_planned_in_each_process(tmp_path: Path) -> None:
     program = """
 import ingle.tensor as it

@@ -196,7 +196,7 @@ def test_threads_that_ask_at_once_get_one_pool(monkeypatch: pytest.MonkeyPatch) 
             entered.wait(0.1)  # for the other one, which comes where nothing holds it up
         return 2
 
-    monkeypatch.setattr(pool_module, "thread_count", slowly)
+    monkeypatch.setattr(pool_module, "pool_size", slowly)
     for cached in (pool_module.thread_pool, pool_module._only_pool):
         monkeypatch.setattr(pool_module, cached.__name__, functools.cache(cached.__wrapped__))
     found: list[ThreadPool] = []

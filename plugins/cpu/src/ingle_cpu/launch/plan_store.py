@@ -30,7 +30,7 @@ from ..matmul.problem import Choice
 from ..matmul.taps_packing import WINOGRAD, TapsPacking, is_wanted
 from ..matmul.tile import Tile
 from ..matmul.winners import winners
-from ..threads.pool import thread_pool
+from ..threads.pool import pool_size
 from ..threads.table import Table
 from .code_places import (
     FIELDS,
@@ -69,7 +69,7 @@ class CpuPlanStore:
     def description(self) -> str:
         """The machine, the threads, the settings, and the code of this plugin."""
         settings = is_exact(), is_measured(), is_wanted()
-        return f"{_lasting_part()} {thread_pool().threads} {settings}"
+        return f"{_lasting_part()} {pool_size()} {settings}"
 
     def get(self, name: str) -> bytes | None:
         return self._store.get(name)

@@ -41,6 +41,13 @@ def thread_count() -> int:
     return settings.whole_number("INGLE_NUM_THREADS", 1, MOST_THREADS, meaning) or cores()
 
 
+@functools.cache
+def pool_size() -> int:
+    """How many threads the thread pool of this process has, also before there is one: to make it
+    takes native code, which LLVM may have to compile first."""
+    return thread_count()
+
+
 def runner_addresses(park_in_kernel: bool = PARKS_IN_KERNEL) -> tuple[int, ...]:
     """Of the native code that runs plans: `run`, `repeat`, `work` and `clock`."""
     text = plan_runner_ir(engine().machine, park_in_kernel)
@@ -200,7 +207,7 @@ def thread_pool() -> ThreadPool:
 
 @functools.cache
 def _only_pool() -> ThreadPool:
-    made = ThreadPool(thread_count())
+    made = ThreadPool(pool_size())
     atexit.register(made.stop)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=made.forget_threads)
