@@ -20,6 +20,12 @@ COUNTED = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled
 counted = pytest.mark.skipif(not COUNTED, reason="needs CPython with the GIL")
 
 
+@pytest.fixture(autouse=True)
+def plans_at_once(monkeypatch):
+    """From the second run on there is a plan, however few operations it has."""
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")
+
+
 @pytest.fixture
 def runs(monkeypatch):
     """For each run of a plan which of its inputs may be written over."""
