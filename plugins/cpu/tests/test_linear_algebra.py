@@ -140,6 +140,52 @@ def test_systems_of_a_stack_keep_one_decomposition_at_a_time(asked: Any) -> None
     assert most < x.nbytes / 2
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("shape", [(3, 90, 70), (3, 70, 90), (130, 130)])
+def test_triangles_of_elimination_are_lapacks(dtype: str, shape: Any, asked: Any) -> None:
+    x = drawn(dtype, *shape)
+    x[..., 1] = 0  # singular: a result like any other
+    p, lower, upper = it.linalg.lu(it.asarray(x))
+    close(p @ lower @ upper, x, dtype)
+    packed, pivots = it.linalg.lu_factor(it.asarray(x[..., ::-1, :]))
+    close(it.linalg.lu(it.asarray(x[..., ::-1, :]))[2], np.triu(packed.numpy())[
+        ..., : min(shape[-2:]), :], dtype)  # fmt: skip
+    assert pivots.dtype is it.int32
+    for rows, swaps in zip(
+        x[..., ::-1, :].reshape(-1, *shape[-2:]), pivots.numpy().reshape(-1, pivots.shape[-1]),
+        strict=True,
+    ):  # fmt: skip
+        column = abs(rows[:, 0].real) + abs(rows[:, 0].imag)
+        assert swaps[0] == np.argmax(column)
+    assert len(asked) == 3
+    it.linalg.lu_factor(it.asarray(x), pivot=False)[0].numpy()
+    assert len(asked) == 3
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_general_eigenvalues_and_exponentials(dtype: str, asked: Any) -> None:
+    x = drawn(dtype, *STACK)
+    values, vectors = it.linalg.eig(it.asarray(x))
+    wide = np.result_type(dtype, np.complex64)
+    assert (values.numpy().dtype, vectors.numpy().dtype) == (wide, wide)
+    v, w = vectors.numpy(), values.numpy()
+    close(it.asarray(x.astype(wide) @ v), v * w[:, None, :], wide.name)
+    np.testing.assert_allclose(np.linalg.norm(v, axis=1), 1, rtol=1e-4)
+    alone = np.sort_complex(it.linalg.eigvals(it.asarray(x)).numpy())
+    np.testing.assert_allclose(abs(alone - np.sort_complex(w)).max(), 0, atol=20 * TOLERANCE[dtype])
+    linalg = pytest.importorskip("scipy.linalg")
+    small = x / 8
+    small[1] *= 5  # more halvings than the others
+    close(it.linalg.matrix_exp(it.asarray(small)), linalg.expm(small), dtype)
+    assert len(asked) == 3
+    # Eigenvalues that are real, and pairs of conjugates.
+    turned = np.kron(np.eye(65), [[0, 1], [-1, 0]]).astype(dtype)
+    found = it.linalg.eigvals(it.asarray(turned)).numpy()
+    np.testing.assert_allclose(np.sort(found.imag), np.repeat([-1.0, 1.0], 65), atol=1e-6)
+    symmetric = it.linalg.eigvals(it.asarray(positive("float32", 130, 130))).numpy()
+    np.testing.assert_array_equal(symmetric.imag, 0)
+
+
 def test_gradients_agree_with_double_precision(asked: Any) -> None:
     x, right = regular("float64", *STACK), drawn("float64", 80, 4)
 
@@ -188,6 +234,10 @@ def test_a_matrix_that_is_not_finite_has_numpys_answer(asked: Any) -> None:
     for name in ("eigh", "eigvalsh", "svd", "svdvals"):
         with pytest.raises(LinearAlgebraError, match="did not converge"):
             getattr(it.linalg, name)(given)[0].numpy()
+    for name in ("eig", "eigvals"):
+        with pytest.raises(LinearAlgebraError, match="must not contain infs or NaNs"):
+            getattr(it.linalg, name)(given)[0].numpy()
+    assert np.isnan(it.linalg.matrix_exp(given).numpy()).all()
     assert asked
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -22,6 +23,7 @@ from ingle.tensor.contract import Aval
 from ingle.tensor.eager import Kernel
 from ingle.tensor.operation import Op
 from ingle_numpy.kernels import KERNELS as OF_NUMPY
+from ingle_numpy.kernels.exponential import matrix_exp
 from ingle_numpy.kernels.linear_algebra import (
     ENDLESS,
     INDEFINITE,
@@ -57,12 +59,12 @@ class _Routines:
     """The routines for a dtype, by their names without the letter in front."""
 
     def __init__(self, library: ModuleType, dtype: np.dtype[Any]) -> None:
-        self._library = library
+        self.library = library
         self._letter = _LETTERS[dtype.char]
         self.of_reals = dtype.kind == "f"
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        found: Callable[..., Any] = getattr(self._library, self._letter + name)
+        found: Callable[..., Any] = getattr(self.library, self._letter + name)
         return found
 
     def work(self, name: str, *sizes: int, **options: int) -> int:
@@ -150,6 +152,20 @@ def _solve_triangular(
     return out
 
 
+def _lu_factor(routines: _Routines, x: Array, *, pivot: bool) -> tuple[Array, Array]:
+    packed = np.empty(x.shape, x.dtype)
+    pivots = np.empty((*x.shape[:-2], min(x.shape[-2:])), np.int32)
+    for i, (a,) in _each(x):
+        # A zero on the diagonal, which it tells of, is a result like any other.
+        _flat(packed)[i], pivots.reshape(-1, pivots.shape[-1])[i], _ = routines.getrf(a)
+    return packed, pivots
+
+
+def _matrix_exp(routines: _Routines, x: Array) -> Array:
+    wide = _Routines(routines.library, np.result_type(x, np.float64))
+    return matrix_exp(x, partial(_solve, wide))
+
+
 def _qr(routines: _Routines, x: Array, *, mode: str) -> tuple[Array, Array]:
     (m, n), dtype = x.shape[-2:], x.dtype
     k, width = min(m, n), m if mode == "complete" else min(m, n)
@@ -185,6 +201,36 @@ def _eigh(routines: _Routines, x: Array, compute: int = 1) -> tuple[Array, Array
 
 def _eigvalsh(routines: _Routines, x: Array) -> Array:
     return _eigh(routines, x, 0)[0]
+
+
+def _eig(routines: _Routines, x: Array, compute: int = 1) -> tuple[Array, Array]:
+    if not np.isfinite(x).all():
+        raise np.linalg.LinAlgError("Array must not contain infs or NaNs")
+    n, dtype = x.shape[-1], np.result_type(x.dtype, np.complex64)
+    values = np.empty(x.shape[:-1], dtype)
+    vectors = np.empty(x.shape if compute else (0, 0), dtype)
+    work = routines.work("geev", n, compute_vl=0, compute_vr=compute)
+    for i, (a,) in _each(x):
+        *parts, _, v, info = routines.geev(a, compute_vl=0, compute_vr=compute, lwork=work)
+        _check(info, "Eigenvalues did not converge")
+        values.reshape(-1, n)[i].real = parts[0].real
+        values.reshape(-1, n)[i].imag = parts[-1] if routines.of_reals else parts[0].imag
+        if compute:
+            _flat(vectors)[i] = _complex_vectors(v, parts[-1]) if routines.of_reals else v
+    return values, vectors
+
+
+def _complex_vectors(v: Array, imaginary: Array) -> Array:
+    """Of a real matrix, where the parts of a pair's vectors stand in two columns."""
+    out = v.astype(np.result_type(v.dtype, np.complex64))
+    first = np.flatnonzero(imaginary > 0)
+    out.imag[:, first] = v[:, first + 1]
+    out[:, first + 1] = np.conj(out[:, first])
+    return out
+
+
+def _eigvals(routines: _Routines, x: Array) -> Array:
+    return _eig(routines, x, 0)[0]
 
 
 def _svd(
@@ -225,7 +271,8 @@ def _of_large(name: str, function: Callable[..., Any], hint: str) -> Kernel:
     fewest = FEWEST_FOR_TWO if name == "qr" else FEWEST_ROWS
 
     def kernel(op: Op, *arrays: Array) -> Any:
-        library = scipy_part("scipy.linalg.lapack") if is_large(arrays[0].shape, fewest) else None
+        large = is_large(arrays[0].shape, fewest) and op.attributes.get("pivot", True)
+        library = scipy_part("scipy.linalg.lapack") if large else None
         if library is None:
             return otherwise(op, *arrays)
         routines = _Routines(library, arrays[0].dtype)
@@ -238,9 +285,13 @@ KERNELS: dict[str, Kernel] = {
     name: _of_large(name, function, hint)
     for name, function, hint in (
         ("cholesky", _cholesky, INDEFINITE),
+        ("eig", _eig, ENDLESS),
         ("eigh", _eigh, ENDLESS),
+        ("eigvals", _eigvals, ENDLESS),
         ("eigvalsh", _eigvalsh, ENDLESS),
         ("inv", _inv, SINGULAR),
+        ("lu_factor", _lu_factor, ENDLESS),
+        ("matrix_exp", _matrix_exp, SINGULAR),
         ("qr", _qr, ENDLESS),
         ("solve", _solve, SINGULAR),
         ("solve_triangular", _solve_triangular, SINGULAR),

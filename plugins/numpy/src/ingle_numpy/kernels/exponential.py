@@ -22,7 +22,16 @@ _REACH = 4.25
 """Norms up to which the quotient is exact to double precision (Al-Mohy and Higham 2009)."""
 
 
+Solver = Callable[[Array, Array], Any]
+"""Solves systems for stacks of matrices."""
+
+
 def _matrix_exp(op: Op, x: Array) -> Array:
+    return matrix_exp(x, np.linalg.solve)
+
+
+def matrix_exp(x: Array, solve: Solver) -> Array:
+    """The exponential of each matrix of a stack."""
     # In double precision, since squarings double the errors.
     wide = np.result_type(x, np.float64)
     n = x.shape[-1]
@@ -31,7 +40,8 @@ def _matrix_exp(op: Op, x: Array) -> Array:
     finite = np.isfinite(norms)
     halvings = np.ceil(np.log2(np.maximum(norms, _REACH) / _REACH))
     halvings = np.where(finite, halvings, 0).astype(np.int64)
-    out = _quotient(np.ldexp(1.0, -halvings)[:, None, None] * np.where(finite[:, None, None], a, 0))
+    scaled = np.ldexp(1.0, -halvings)[:, None, None] * np.where(finite[:, None, None], a, 0)
+    out = _quotient(scaled, solve)
     for done in range(int(halvings.max(initial=0))):
         left = halvings > done
         out[left] = out[left] @ out[left]
@@ -39,17 +49,36 @@ def _matrix_exp(op: Op, x: Array) -> Array:
     return out.astype(x.dtype).reshape(x.shape)
 
 
-def _quotient(a: Array) -> Array:
-    """The diagonal Padé approximant of order 13, its even and its odd powers apart."""
-    one = np.eye(a.shape[-1], dtype=a.dtype)
-    square = a @ a
-    powers = [one]
-    for _ in range(_ORDER // 2):
-        powers.append(powers[-1] @ square)
-    scale = float(_PADE[0])
-    even = sum(c / scale * p for c, p in zip(_PADE[0::2], powers, strict=True))
-    odd = a @ sum(c / scale * p for c, p in zip(_PADE[1::2], powers, strict=True))
-    return np.asarray(np.linalg.solve(even - odd, even + odd))
+def _quotient(a: Array, solve: Solver) -> Array:
+    """The diagonal Padé approximant of order 13, its even and its odd powers apart.
 
+    Of six products, as in Higham, The scaling and squaring method for the matrix exponential
+    revisited (2005): powers from the sixth on are the sixth times lower ones.
+    """
+    square = a @ a
+    fourth = square @ square
+    sixth = fourth @ square
+    one = np.broadcast_to(np.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    powers = np.stack([one, square, fourth, sixth]).reshape(4, a.size)
+    # All four sums of powers in one product.
+    sums = _SUMS.astype(a.dtype) @ powers
+    low_even, high_even, low_odd, high_odd = sums.reshape(4, *a.shape)
+    even = sixth @ high_even + low_even
+    odd = a @ (sixth @ high_odd + low_odd)
+    return np.asarray(solve(even - odd, even + odd))
+
+
+_SUMS = np.array(
+    [
+        [float(c) / _PADE[0] for c in row]
+        for row in (
+            (*_PADE[0:7:2],),
+            (0, *_PADE[8::2]),
+            (*_PADE[1:8:2],),
+            (0, *_PADE[9::2]),
+        )
+    ]
+)
+"""For each sum the factors of the identity and of the second, fourth and sixth power."""
 
 KERNELS: dict[str, Callable[..., Any]] = {"matrix_exp": _matrix_exp}
