@@ -71,11 +71,11 @@ from .symbolic.decompositions import (
 from .symbolic.families import Family, families_of
 from .symbolic.first_graphs import first_graphs_of
 from .symbolic.form import Form, form_of
+from .symbolic.generalization import generalized
 from .symbolic.sequences import (
     FilledSequence,
     LateSequence,
     SymbolicSequence,
-    generalized,
     symbolic_sequence,
 )
 
@@ -191,7 +191,7 @@ def any_size_plan(
     known, last = _known(device, samples[-1][0])
     alike = [form_of(graph).numbers for graph, _ in samples]
     decomposition = known.serving(last)
-    if decomposition is None and not known.is_worth_making(alike):
+    if decomposition is None and not known.may_serve:
         return None
     decomposed, rest = _decomposed(device, fusion, *samples[-1])
     last_one = written_out(decomposed, rest)
@@ -207,7 +207,8 @@ def any_size_plan(
     if decomposition is None:
         return None
     found = [decomposition.at(numbers) for numbers in alike]
-    inside = [w.form.numbers for w in found if w is not None]
+    served = [w.form.numbers for w in found if w is not None]
+    inside = [*decomposition.nearby(alike[-1]), *served]
     pairs = _pairs(device, samples[-1][0])
     return _for_all_sizes(
         lambda: _any_size_plan(device, decomposition, decomposed, last_one, inside, pairs)
@@ -273,8 +274,8 @@ def _decomposed_for_all(
 ) -> SymbolicDecomposition | None:  # fmt: skip
     """The decomposition of all graphs of a form, by the numbers of some; None where bodies do not
     work on symbols. They may be anybody's, and raise what they like."""
-    general = generalized(graph, alike, apart=True)
     try:
+        general = generalized(graph, alike, apart=True)
         decomposed, rest = _decomposed(device, fusion, general.graph, examples)
     except Exception as error:
         if is_from_outside(error):

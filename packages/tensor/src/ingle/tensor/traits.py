@@ -81,6 +81,9 @@ class Traits:
             index: if they are inside of it, so are those that its body computes, and only then.
         checks_indices: an elementwise operation that refuses indices that lie outside, or makes of
             them one that lies outside of all; its attribute `called` is the call that they are of.
+        layer: the position, among inputs and behind these outputs, of a tensor whose sizes belong
+            to a layer, as those of a weight do: they differ from layer to layer, not from run to
+            run.
         indices_from_0: the call in whose name its body refuses negative indices, which what it is
             made of would count from the end.
 
@@ -108,3 +111,4 @@ class Traits:
     row_indices: tuple[int, int] | None = None
     checks_indices: bool = False
     indices_from_0: str | None = None
+    layer: int | None = None

@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from ingle.fusion.device import (
+    EXAMPLES,
     Fusion,
     Graph,
     GraphPlans,
@@ -24,20 +25,32 @@ from ingle.fusion.device import (
     laid_out,
     layout_of,
     registrations,
+    without_sizes,
 )
-from ingle.tensor.contract import Handle, Scalar
+from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op, infer
 
-SIZES = frozenset({"shape", "sizes", "size"})
-"""Attributes of an operation that are sizes themselves."""
+OF_A_LAYER = 2
+"""Sizes from which on those of the data are known to vary, where those of the layer are known."""
 
 
 def form_of(op: Op, inputs: Sequence[Handle | Scalar]) -> Any:
-    """The operation and its operands without their sizes; None where sizes are attributes."""
-    if not SIZES.isdisjoint(op.attributes):
-        return None
+    """The operation and its operands without their sizes, but for those of a layer."""
     ranks = [(len(x.shape), x.dtype, type(x) is Scalar) for x in inputs]
-    return (op, *ranks, is_exact(), registrations())
+    place = op.operation.traits.layer
+    layer = None if place is None else [*inputs, *infer(op, inputs)][place].shape
+    return (without_sizes(op)[0], layer, *ranks, is_exact(), registrations())
+
+
+def alone(op: Op, avals: Sequence[Aval], numbers: Sequence[bool]) -> Graph:
+    """The graph of an operation by itself, on operands of which some are numbers."""
+    graph = Graph()
+    args = [
+        graph.scalar(aval.dtype) if number else graph.input(aval)
+        for aval, number in zip(avals, numbers, strict=True)
+    ]
+    graph.outputs = graph.node(op, args)
+    return graph
 
 
 class OperationCalls:
@@ -69,14 +82,20 @@ class OperationCalls:
         layout = layout_of(self._device, handles, self._products)
         calls = self._layouts.get(layout)
         if calls is None:
-            calls = self._layouts[layout] = SizedCalls()
+            least = EXAMPLES if graph.nodes[-1].op.operation.traits.layer is None else OF_A_LAYER
+            calls = self._layouts[layout] = SizedCalls(least)
+        self._note(calls, graph, numbers, layout)
+
+    def _note(
+        self, calls: SizedCalls, graph: Graph, numbers: Sequence[Any], layout: Layout
+    ) -> None:
         make = partial(any_size_plan, self._device, self._fusion)
         calls.note(laid_out(graph, layout) if layout else graph, numbers, make)
 
     def operation(self) -> SizedOperation | None:
-        """The operation on operands of certain sizes; None if nothing is known that serves any."""
-        served = any(calls.serves for calls in self._layouts.values())
-        return SizedOperation(self, self._device) if served else None
+        """The operation on operands of certain sizes; None if it is not known that these vary."""
+        varies = any(calls.varies for calls in self._layouts.values())
+        return SizedOperation(self, self._device) if varies else None
 
     def layout(self, inputs: Sequence[Handle | Scalar]) -> Layout:
         """Which of some inputs do not lie in C order, where that decides bits."""
@@ -88,9 +107,13 @@ class OperationCalls:
     def call(
         self, op: Op, inputs: Sequence[Handle | Scalar], layout: Layout
     ) -> SizedCall | None:  # fmt: skip
-        """How it runs on operands like these; None if there has to be a plan."""
+        """How it runs on operands like these; None if there has to be a plan.
+
+        Sizes that no plan for all of them serves become an example of the next one at once: a plan
+        of their own beforehand would serve this run only.
+        """
         calls = self._layouts.get(layout)
-        if calls is None or not calls.serves:
+        if calls is None or not calls.varies:
             return None
         axes, position = dict(layout), 0
         numbers: list[int] = []
@@ -103,7 +126,15 @@ class OperationCalls:
             numbers += x.shape
         for aval in infer(op, inputs):
             numbers += aval.shape
-        return calls.call(numbers, op.operation.name)
+        numbers += without_sizes(op)[1]
+        found = calls.call(numbers, op.operation.name)
+        if found is None:
+            given = [x.value for x in inputs if type(x) is Scalar]
+            avals = [Aval(x.shape, x.dtype) for x in inputs]
+            graph = alone(op, avals, [type(x) is Scalar for x in inputs])
+            self._note(calls, graph, given, layout)
+            found = calls.call(numbers, op.operation.name)
+        return found
 
 
 class SizedOperation:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 from ingle.fusion.device import (
     Chunk,
     Fusion,
-    Graph,
     GraphPlans,
     Legality,
     forget_at_registrations,
@@ -29,7 +28,7 @@ from ingle.tensor.late_imports import late
 from ingle.tensor.operation import Op, infer
 from ingle_numpy.kernels.movement import slice_of
 
-from .any_size import OperationCalls, form_of
+from .any_size import OperationCalls, alone, form_of
 from .looped_operation import LoopedOperation
 from .numpy_call import ArithmeticCall, MovementCall
 from .planned_operation import PlannedOperation
@@ -225,8 +224,6 @@ class SingleOperations:
         """How an operation runs: once it has come with a few sizes, not by plans for each."""
         numbers = [type(x) is Scalar for x in inputs]
         form = form_of(op, inputs)
-        if form is None:
-            return self._plan(op, avals, numbers)
         calls = self._sized.get(form)
         if calls is None:
             calls = self._sized[form] = OperationCalls(self._device, self._fusion)
@@ -295,12 +292,7 @@ class SingleOperations:
         calls: OperationCalls | None = None,
     ) -> Run:  # fmt: skip
         """A plan of an operation; `calls`, if given, shall know of its graph."""
-        graph = Graph()
-        args = [
-            graph.scalar(a.dtype) if number else graph.input(a)
-            for a, number in zip(avals, numbers, strict=True)
-        ]
-        graph.outputs = graph.node(op, args)
+        graph = alone(op, avals, numbers)
         # Which inputs a product reads follows from the operation, whatever sizes above 1 are.
         form = (op, *[(*[min(n, 2) for n in a.shape], a.dtype) for a in avals], *numbers)
         count, products = self._forms.get(form, (0, None))

@@ -13,6 +13,7 @@ from ingle.fusion.device import (
     Line,
     SizedRun,
     at_sizes,
+    example_of,
     with_sizes,
 )
 from ingle.fusion.device.executables import bits_of_number
@@ -61,10 +62,12 @@ class CpuSizedPlan:
             scalars: the dtypes of the numbers that they take.
         """
         parts = [with_sizes(launch.call) for launch in launches]
-        kernels = SizedLaunches(
-            [launch._replace(call=call) for launch, (call, _) in zip(launches, parts, strict=True)],
-            buffers, scalars,
-        )  # fmt: skip
+        # What sizes decide is that of the example, and never read: the rest is data.
+        known = [
+            example_of(launch._replace(call=call))
+            for launch, (call, _) in zip(launches, parts, strict=True)
+        ]
+        kernels = SizedLaunches(known, buffers, scalars)
         sizes = tuple(
             [(part, launch.pointers) for launch, (_, part) in zip(launches, parts, strict=True)]
         )

@@ -56,6 +56,10 @@ _NONSENSE = (
 """What bytes lead to that are no record."""
 
 
+NO_TABLE = b"\xff" * 8
+"""Before the launches of a plan for all sizes that has no table, which no table begins with."""
+
+
 class CpuPlanStore:
     """Where the plans of this machine are kept.
 
@@ -105,23 +109,31 @@ class CpuPlanStore:
         return executable.anew()
 
     def written_sized(self, kernels: SizedPlan) -> bytes | None:
-        """The kernels of a plan for all sizes as bytes; None where they are no table."""
-        table = kernels.kernels  # type: ignore[attr-defined]
+        """The kernels of a plan for all sizes as bytes; None where they cannot be kept."""
+        made = kernels.kernels  # type: ignore[attr-defined]
         try:
-            return written_table(table) if isinstance(table, SymbolicTable) else None
-        except LookupError:  # code of an unknown origin
+            if isinstance(made, SymbolicTable):
+                return written_table(made)
+            return NO_TABLE + written_launches(made.launches).encode()
+        except (LookupError, TypeError):  # code of an unknown origin, or what is no data
             return None
 
     def sized_plan(
         self, content: bytes, device: Any, buffers: int, scalars: Sequence[str]
     ) -> SizedPlan | None:
         """The kernels of such bytes; None if they are none, or do not suit."""
+        parts = late("ingle_cpu.eager.sized_call")
+        kernels: Any
         try:
-            table = read_table(content, buffers, scalars)
+            if content.startswith(NO_TABLE):
+                launches = read_launches(json.loads(content[len(NO_TABLE) :]))
+                kernels = parts.SizedLaunches(launches, buffers, scalars)
+            else:
+                kernels = read_table(content, buffers, scalars)
         except _NONSENSE:
             return None
-        kind = late("ingle_cpu.eager.sized_call").CpuSizedPlan
-        return None if table is None else kind(device, table)
+        made: SizedPlan | None = None if kernels is None else parts.CpuSizedPlan(device, kernels)
+        return made
 
 
 @functools.cache

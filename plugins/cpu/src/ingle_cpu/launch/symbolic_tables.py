@@ -41,9 +41,12 @@ def has_table(calls: Sequence[Any]) -> bool:
 
 def _is_small(call: ContractionCall) -> bool:
     """Whether a product's right operand is not worth keeping in panels, as a large matrix is, and
-    sizes make no difference to the order of sums."""
+    sizes make no difference to the order of sums. How windows are read is a case of its own for
+    each few sizes of images, so that these have no table."""
     _, n, k = example_of(call.sizes)
     m, _, deep = call.sizes
+    if call.windows is not None and has_sizes(call.windows):
+        return False
     if may_be_beside(call.windows, call.dtype):
         return False
     if may_be_winograd(call.windows, call.dtype, m, deep):

@@ -81,6 +81,8 @@ from ..support.source_location import user_line as user_line
 from ..support.switching import switching as switching
 from ..support.time_slices import give_way as give_way
 from ..support.time_slices import tick as tick
+from ..symbolic.families import EXAMPLES as EXAMPLES
+from ..symbolic.form import without_sizes as without_sizes
 from ..symbolic.inquiry import example_of as example_of
 from ..symbolic.inquiry import has_sizes as has_sizes
 from ..symbolic.sequences import at_sizes as at_sizes

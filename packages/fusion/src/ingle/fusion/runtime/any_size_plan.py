@@ -21,7 +21,7 @@ from ..schedule.schedule import Schedule
 from ..support.source_location import Line
 from ..symbolic.answers import Answers
 from ..symbolic.decompositions import Remainder, SymbolicDecomposition
-from ..symbolic.sequences import Generalization
+from ..symbolic.generalization import Generalization
 from .plan_data import Check, kernel_run, outputs_of
 
 

@@ -66,11 +66,15 @@ class _PlanOfExamples:
 class SizedCalls:
     """How graphs of one form run.
 
+    Args:
+        least: how many graphs are examples enough.
+
     Attributes:
         stored: the plans that outlive the process, where there are such.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, least: int = EXAMPLES) -> None:
+        self._least = least
         self.stored: StoredSizedPlans | None = None
         self._lock = renewed(self, "_lock")
         self._begun: TimeSlices[tuple[AnySizePlan | None]] | None = None
@@ -83,6 +87,11 @@ class SizedCalls:
     def serves(self) -> bool:
         """Whether there is a plan for all sizes."""
         return bool(self._plans)
+
+    @property
+    def varies(self) -> bool:
+        """Whether there is one, or will be one with the next sizes."""
+        return self.serves or (self._least < EXAMPLES and not self.gave_up)
 
     @property
     def gave_up(self) -> bool:
@@ -129,7 +138,7 @@ class SizedCalls:
         if self._waiting >= EXAMPLES:
             return ()
         sample, sizes = (graph, numbers), form_of(graph).numbers
-        alike = self._samples.alike(sizes, sample, len(graph.nodes))
+        alike = self._samples.alike(sizes, sample, len(graph.nodes), self._least)
         if not alike or self._waiting > 0:
             return ()
         self._examples = [known for known, _ in alike]

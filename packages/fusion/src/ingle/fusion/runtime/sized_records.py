@@ -16,10 +16,13 @@ from ..ir.graph import Graph
 from ..ir.scalar_program import ScalarProgram
 from ..ir.serialization import read_value, written_value
 from ..ir.views import View
+from ..lowering.contraction import Windows
+from ..lowering.operands import Argument
 from ..passes.decompose import FlagText
 from ..symbolic.answers import Answers
 from ..symbolic.size_program import SizeProgram
 from .any_size_plan import AnySizeData, AnySizePlan
+from .device import BufferOffset
 from .plan_keys import key_of_form
 from .record_parts import NONSENSE, count, must, packed, unpacked
 
@@ -32,6 +35,10 @@ _TYPES: dict[str, type] = {
     kind.__name__: kind for kind in (int, float, bool, complex, str, tuple, type(None), DType)
 }
 """Those that keys of numbers name."""
+
+
+_PARTS: dict[str, Any] = {kind.__name__: kind for kind in (View, Argument, BufferOffset, Windows)}
+"""What programs make of numbers."""
 
 
 class StoredSizedPlans:
@@ -139,7 +146,7 @@ def _written_results(program: ScalarProgram) -> list[str | None]:
 
 def _written_answers(answers: Answers) -> list[Any]:
     fixed, expected, symbols, whole, program = answers
-    names = [[name, _written(x)] for name, x in program.names.items() if x is not View]
+    names = [[name, _written(x)] for name, x in program.names.items() if x not in _PARTS.values()]
     return [
         fixed.hex(), _written(expected), list(symbols), list(whole),
         [program.symbols, program.lines, program.result, names],
@@ -151,7 +158,7 @@ def _read_answers(said: Any) -> Answers:
     known = {str(name): _read(x) for name, x in names}
     must(all(name[:1] == "k" and name[1:].isdecimal() for name in known))
     program = SizeProgram(
-        count(parameters), tuple(lines), result, {**known, View.__name__: View}
+        count(parameters), tuple(lines), result, {**known, **_PARTS}
     )  # fmt: skip
     must(program.is_arithmetic())
     answers = Answers(

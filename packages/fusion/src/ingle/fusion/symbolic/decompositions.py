@@ -23,12 +23,16 @@ from ..ir.scalar_program import ScalarProgram
 from ..passes.decompose import FlagText
 from .families import Families
 from .form import Form, form_of
+from .generalization import Generalization
 from .samples import Samples
-from .sequences import Generalization
 
 MOST_MADE, IN_VAIN = 16, 4
 """Decompositions that are kept for a form, and how many may serve a single size until no more are
 made."""
+
+
+NEARBY = 6
+"""How many sizes nearby are looked at: of some of them bodies make something else."""
 
 
 class Remainder(NamedTuple):
@@ -85,11 +89,13 @@ class SymbolicDecomposition:
     Attributes:
         answers: what comes of numbers: the decomposed graph's numbers and constants, results of
             its arithmetic, parts of its checks.
+        is_of_one_size: whether it may hold for a single value of a symbol only.
     """
 
     def __init__(self, general: Generalization, example: WrittenOut) -> None:
         self._example = example
         (_, numbers), constants, rest = example
+        self.is_of_one_size = general.inquiry.is_settled
         parts = tuple([check.parts for check in rest.checks])
         self.answers = general.answers(numbers, constants, rest.scalars.results, parts)
         self._answering = self.answers.function()
@@ -107,6 +113,18 @@ class SymbolicDecomposition:
             checks=tuple([check._replace(parts=its) for check, its in checks]),
         )
         return WrittenOut(Form(form.skeleton, inside), constants, rest)
+
+    def nearby(self, numbers: Sequence[Any]) -> list[tuple[Any, ...]]:
+        """What numbers a few graphs come to, decomposed, that are a little larger or smaller than
+        one with these. They are examples of how sizes vary, each in its own way: real ones are few,
+        and may have relations by chance."""
+        values = [numbers[k] for k in self.answers.symbols]
+        sizes, found = self.answers.program.function(), list[tuple[Any, ...]]()
+        for turn in range(NEARBY):
+            made = sizes(*[max(1, value + _step(turn, k)) for k, value in enumerate(values)])
+            if made is not None:
+                found.append(made[1])
+        return found
 
 
 Example = tuple[tuple[Any, ...], WrittenOut]
@@ -139,13 +157,6 @@ class Decompositions:
         """Whether it is worth while to make one for all sizes."""
         return self._failed < IN_VAIN
 
-    def is_worth_making(self, examples: Sequence[Sequence[Any]]) -> bool:
-        """Whether one can hold for the last of some examples and for another one: not where one
-        holds for all others and not for that one, since then bodies differ."""
-        others = [self.serving(numbers) for numbers in examples[:-1]]
-        differ = bool(others) and others[0] is not None and all(o is others[0] for o in others)
-        return self.may_serve and not differ
-
     @property
     def serves(self) -> bool:
         """Whether there is one for all sizes, and there will be one for others in time."""
@@ -166,8 +177,8 @@ class Decompositions:
             return alike
 
     def keep(self, made: SymbolicDecomposition | None, examples: Sequence[Example]) -> None:
-        """Has a decomposition serve the next graphs, if it holds for several of its examples, and
-        agrees with them; None: none can be made."""
+        """Has a decomposition serve the next graphs, if it agrees with those of its examples that
+        it holds for, and may hold for others; None: none can be made."""
         with self._lock:
             if made is None:
                 self._failed = IN_VAIN
@@ -178,10 +189,16 @@ class Decompositions:
                 self._failed += 1
 
 
+def _step(turn: int, symbol: int) -> int:
+    """By how much a symbol is larger nearby: the steps of no two lie on a line."""
+    return (5 * (turn + 1) * (turn + 2 + 3 * symbol) + symbol * symbol) % 13 - 4
+
+
 def _agrees(made: SymbolicDecomposition, examples: Sequence[Example]) -> bool:
     found = [(made.at(numbers), written) for numbers, written in examples]
     served = [(one, other) for one, other in found if one is not None]
-    return len(served) > 1 and all(_content(one) == _content(other) for one, other in served)
+    enough = len(served) > made.is_of_one_size
+    return enough and all(_content(one) == _content(other) for one, other in served)
 
 
 def _content(written: WrittenOut) -> Hashable:

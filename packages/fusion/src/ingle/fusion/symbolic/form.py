@@ -17,7 +17,7 @@ class Form(NamedTuple):
     """A graph in two parts.
 
     Attributes:
-        skeleton: everything but the numbers; hashable.
+        skeleton: everything but the numbers, and the shapes of what belongs to layers; hashable.
         numbers: sizes of values, constants, and sizes among the attributes of operations, in order.
             Constants are there as keys, but for those that say where a piece begins.
     """
@@ -30,16 +30,17 @@ def form_of(graph: Graph) -> Form:
     """The form of a graph."""
     numbers: list[Any] = []
     values: list[Any] = []
-    starts = _starts(graph)
+    starts, layered = _starts(graph), _of_layers(graph)
     for number, (kind, (shape, dtype), data) in enumerate(graph.values):
         numbers.extend(shape)
+        rank = tuple([int(n) for n in shape]) if number in layered else len(shape)
         if kind == "constant":
             numbers.append(data if number in starts else _key(data))
             data = int if type(data) is Size else type(data)
-        values.append((kind, len(shape), dtype, data))
+        values.append((kind, rank, dtype, data))
     nodes: list[Any] = []
     for op, args, results in graph.nodes:
-        shell, inside = _parts(op)
+        shell, inside = without_sizes(op)
         numbers.extend(inside)
         nodes.append((shell, args, results))
     fixed = tuple(graph.inputs), tuple(graph.scalars), graph.outputs, graph.donors
@@ -51,7 +52,7 @@ SIZED = frozenset({"shape", "sizes", "size"})
 
 
 @lru_cache(maxsize=1 << 14)
-def _parts(op: Op) -> tuple[Any, tuple[int, ...]]:
+def without_sizes(op: Op) -> tuple[Any, tuple[int, ...]]:
     """An operation's name and attributes without the sizes in these, and the sizes."""
     numbers: list[Any] = []
     shell = [
@@ -120,6 +121,25 @@ def with_numbers(graph: Graph, numbers: Sequence[Any]) -> tuple[SymbolicGraph, l
     return new, sources
 
 
+def places_of_results(graph: Graph) -> dict[int, tuple[int, int]]:
+    """Which numbers of a graph's form are sizes of results: of which value, along which axis."""
+    found: dict[int, tuple[int, int]] = {}
+    place = 0
+    for number, (kind, (shape, _), _) in enumerate(graph.values):
+        if kind == "result":
+            found |= {place + axis: (number, axis) for axis in range(len(shape))}
+        place += len(shape) + (kind == "constant")
+    return found
+
+
+def infer_results(graph: SymbolicGraph) -> None:
+    """Gives results the shapes that rules say, whatever they had."""
+    for op, args, results in graph.nodes:
+        made = infer_anew(op, [graph.values[a].aval for a in args])
+        for number, aval in zip(results, made, strict=True):
+            graph.values[number] = graph.values[number]._replace(aval=aval)
+
+
 VARYING = object()
 """Stands for a constant that varies and is no size."""
 
@@ -135,9 +155,20 @@ def _starts(graph: Graph) -> set[int]:
     return {k for k in found - others if type(graph.values[k].data) in (int, Size)}
 
 
+def _of_layers(graph: Graph) -> set[int]:
+    """Values whose sizes belong to a layer. Those of several layers of a program are no sizes that
+    vary, and would be taken for them: all layers have come before the second run."""
+    found: set[int] = set()
+    for op, args, results in graph.nodes:
+        place = op.operation.traits.layer
+        if place is not None:
+            found.add((*args, *results)[place])
+    return found
+
+
 def _filled(op: Op, numbers: Iterator[Any]) -> Op:
     """The operation with other sizes among its attributes."""
-    inside = [next(numbers) for _ in _parts(op)[1]]
+    inside = [next(numbers) for _ in without_sizes(op)[1]]
     if not any(isinstance(n, Size) for n in inside):
         return op
     rest = iter(inside)

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ingle.tensor.static_values import largest
+
 from .size_program import SizeProgram
 from .sizes import Size, Terms, terms_of, written
 
@@ -74,7 +76,57 @@ class Inquiry:
         """Nothing but the example will do for a size."""
         self.is_zero(size - size.example)
 
-    def quotient(self, left: Terms, right: Terms, example: int) -> Terms:
+    @property
+    def is_settled(self) -> bool:
+        """Whether nothing but the example will do for one of the symbols."""
+        return any(r.least == r.most for r in self._ranges)
+
+    def solved(self) -> dict[int, Terms]:
+        """Symbols that follow from others by what was found to be equal: a symbol's number, and the
+        polynomial that it is."""
+        found: dict[int, Terms] = {}
+        taken: set[int] = set()
+        for terms in [terms for terms, equal in self._zero.items() if equal]:
+            for monomial, count in terms:
+                if len(monomial) != 1 or abs(count) != 1 or monomial[0] >= len(self.symbols):
+                    continue
+                (symbol,) = monomial
+                rest = tuple([term for term in terms if term[0] != monomial])
+                used = self.symbols_in(rest)
+                if used and symbol not in used | taken and not used & found.keys():
+                    found[symbol] = tuple([(m, -count * n) for m, n in rest])
+                    taken |= used
+                    break
+        return found
+
+    def symbols_in(self, terms: Terms) -> set[int]:
+        """The symbols that a polynomial depends on."""
+        parts = {atom: (left, right) for (_, left, right), atom in self._derived.items()}
+        found: set[int] = set()
+        for atom in {atom for monomial, _ in terms for atom in monomial}:
+            if atom < len(self.symbols):
+                found.add(atom)
+            else:
+                found |= self.symbols_in(parts[atom][0]) | self.symbols_in(parts[atom][1])
+        return found
+
+    def at(self, terms: Terms, symbols: Sequence[Any]) -> Any:
+        """A polynomial with other values in place of the symbols."""
+        parts = {atom: whole for whole, atom in self._derived.items()}
+        total: Any = 0
+        for monomial, count in terms:
+            product: Any = count
+            for atom in monomial:
+                if atom < len(self.symbols):
+                    product = product * symbols[atom]
+                    continue
+                operation, one, other = parts[atom]
+                left, right = self.at(one, symbols), self.at(other, symbols)
+                product = product * (left // right if operation == "//" else largest(left, right))
+            total = total + product
+        return total
+
+    def quotient(self, left: Terms, right: Terms) -> Terms:
         """The polynomial of a quotient, rounded down, that is none of the symbols."""
         return self._atom(f"({written(left)}) // ({written(right)})", "//", left, right)
 

@@ -34,7 +34,9 @@ class Samples(Generic[T]):
     def __init__(self) -> None:
         self._known: OrderedDict[Numbers, T] = OrderedDict()
 
-    def alike(self, numbers: Numbers, sample: T, weight: int = 1) -> list[tuple[Numbers, T]]:
+    def alike(
+        self, numbers: Numbers, sample: T, weight: int = 1, least: int = EXAMPLES
+    ) -> list[tuple[Numbers, T]]:
         """Remembers a graph; returns it behind earlier ones, of which all differ from one another
         in the same numbers, as few as can be; nothing while there are not enough of these.
 
@@ -42,6 +44,7 @@ class Samples(Generic[T]):
             numbers: of the graph.
             sample: what the examples are wanted for.
             weight: how much memory that takes, beside others.
+            least: how many are enough.
         """
         if numbers in self._known:
             return []
@@ -52,7 +55,7 @@ class Samples(Generic[T]):
             if all(_different(one, other) == places for one in ones):
                 ones.append(other)
         self._known[numbers] = sample
-        enough = [places for places, ones in found.items() if len(ones) >= EXAMPLES - 1]
+        enough = [places for places, ones in found.items() if len(ones) >= least - 1]
         last = found[min(enough, key=len)][: EXAMPLES - 1] if enough else []
         alike = [(one, self._known[one]) for one in (*reversed(last), numbers)]
         while len(self._known) > max(EXAMPLES, min(MOST, MOST_WEIGHT // max(weight, 1))):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from itertools import compress
 from typing import Any, NamedTuple
 
 from ingle.tensor.contract import Aval
@@ -15,10 +14,9 @@ from ..lowering.contraction import ContractionCall
 from ..lowering.nests import NestCall
 from ..schedule.schedule import HostStep, KernelSequence
 from ..schedule.whole_calls import WholeCall
-from .answers import Answering, Answers
-from .form import VARYING, with_numbers
-from .inquiry import Inquiry, has_sizes, settled
-from .relations import symbols_for
+from .answers import Answering
+from .generalization import Generalization
+from .inquiry import has_sizes, settled
 from .sizes import Size
 
 
@@ -35,65 +33,6 @@ class FilledSequence(NamedTuple):
     sequence: KernelSequence
     sources: Sequence[int] | None = None
     constants: Sequence[Any] = ()
-
-
-class Generalization(NamedTuple):
-    """A graph for all of its form: passes take a symbol for each size that varies.
-
-    Attributes:
-        graph: with a `Size` in place of each size that varies.
-        sources: for each of its scalars the place of its value; see `FilledSequence`.
-        inquiry: notes what is asked of the sizes.
-        sizes: all sizes that vary, in terms of the symbols.
-        fixed, expected: for each number whether it never varies, and those that do not.
-        symbols, whole: places of the symbols, and of all sizes that vary.
-        varies: whether numbers vary that are no sizes; they are scalars of the graph.
-    """
-
-    graph: Graph
-    sources: Sequence[int]
-    inquiry: Inquiry
-    sizes: tuple[Any, ...]
-    fixed: bytes
-    expected: tuple[Any, ...]
-    symbols: Sequence[int]
-    whole: Sequence[int]
-    varies: bool
-
-    def answers(self, *parts: Any) -> Answers:
-        """What becomes of some parts, in whose tuples symbols stand. Nothing can be asked any
-        more."""
-        program = self.inquiry.program((self.sizes, *parts))
-        return Answers(self.fixed, self.expected, self.symbols, self.whole, program)
-
-
-def generalized(
-    graph: Graph, examples: Sequence[tuple[Any, ...]], apart: bool = False
-) -> Generalization:
-    """A graph with a symbol for each size that varies.
-
-    Args:
-        graph: the last of the examples.
-        examples: numbers of graphs of the form.
-        apart: of the inquiry.
-    """
-    columns = list(zip(*examples, strict=True))
-    places = [k for k, column in enumerate(columns) if len({*column}) > 1]
-    whole = [k for k in places if all(type(n) is int for n in columns[k])]
-    inquiry, sizes, chosen = symbols_for([[e[k] for k in whole] for e in examples], apart)
-    known = list(examples[-1])
-    for k in places:
-        known[k] = VARYING
-    for k, size in zip(whole, sizes, strict=True):
-        known[k] = size
-    fixed = bytes([len({*column}) == 1 for column in columns])
-    symbols = [whole[c] for c in chosen]
-    new, sources = with_numbers(graph, known)
-    varies = len(whole) < len(places)
-    return Generalization(
-        new, sources, inquiry, tuple(sizes), fixed, tuple(compress(known, fixed)), symbols, whole,
-        varies,
-    )  # fmt: skip
 
 
 class _Places(NamedTuple):

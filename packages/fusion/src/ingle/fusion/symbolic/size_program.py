@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 _TOKENS = re.compile(
     r"(?:\b(?:[ank](?:0|[1-9][0-9]*)|0|[1-9][0-9]*|if|not|in|and|return|None|True|False|max"
-    r"|View)\b|[-+*/%<>=(){},: ])*"
+    r"|View|Argument|BufferOffset|Windows)\b|[-+*/%<>=(){},: ])*"
 )
 """No attributes, no texts, no names but those that are given: nothing that does more than count."""
 

@@ -79,9 +79,20 @@ class Size(SymbolicInt):
         if not other:
             raise ZeroDivisionError(f"{self!r} // {other!r}")
         exact = _exact(self.terms, terms)
-        if exact is None:
-            exact = self.inquiry.quotient(self.terms, terms, self.example // _example(other))
+        if exact is None and len(terms) == 1 and terms[0][0] == ():
+            exact = self._quotient(terms[0][1])
+        elif exact is None:
+            exact = self.inquiry.quotient(self.terms, terms)
         return self._with(exact, self.example // _example(other))
+
+    def _quotient(self, by: int) -> Terms:
+        """The quotient by a number: what is a multiple of that is divided by itself, so that equal
+        quotients are seen to be equal."""
+        whole = tuple([(m, n // by) for m, n in self.terms if n // by])
+        rest = tuple([(m, n % by) for m, n in self.terms if n % by])
+        if not rest or rest[0][0] == ():
+            return whole  # what is left is less than the divisor
+        return _sum(whole, self.inquiry.quotient(rest, _constant(by)), 1)
 
     def __rfloordiv__(self, other: Any) -> Any:
         if self._terms_of(other) is None:
@@ -90,7 +101,7 @@ class Size(SymbolicInt):
             raise ZeroDivisionError(f"{other!r} // {self!r}")
         example = other // self.example
         return self._with(
-            self.inquiry.quotient(_constant(other), self.terms, example), example
+            self.inquiry.quotient(_constant(other), self.terms), example
         )  # fmt: skip
 
     def __mod__(self, other: Any) -> Any:

@@ -204,7 +204,7 @@ CONV = Operation(
     tensors=("x", "weight"),
     statics=("stride", "padding", "dilation", "groups"),
     rule=_rule,
-    traits=Traits("contraction", family="conv", precision="low", bound="compute"),
+    traits=Traits("contraction", family="conv", precision="low", bound="compute", layer=1),
     vjp={"x": _input_rule, "weight": _weight_rule},
     body=_body,
     batch=conv_batch,

@@ -62,7 +62,8 @@ def _samples(draw: Draw, of_input: bool) -> Iterator[Sample]:
 
 
 _STATICS = ("stride", "padding", "dilation", "groups")
-_TRAITS = Traits("contraction", precision="low", bound="compute")
+_BY_WEIGHT = Traits("contraction", precision="low", bound="compute", layer=1)
+_OF_WEIGHT = Traits("contraction", precision="low", bound="compute", layer=2)
 
 
 @guarded
@@ -160,7 +161,7 @@ CONV_INPUT_GRADIENT = Operation(
     tensors=("g", "weight"),
     statics=("size", *_STATICS),
     rule=_input_shape,
-    traits=_TRAITS,
+    traits=_BY_WEIGHT,
     vjp={"g": _input_by_g, "weight": _input_by_weight},
     body=_input_body,
     public=conv_input_gradient,
@@ -269,7 +270,7 @@ CONV_WEIGHT_GRADIENT = Operation(
     tensors=("x", "g"),
     statics=("kernel", *_STATICS),
     rule=_weight_shape,
-    traits=_TRAITS,
+    traits=_OF_WEIGHT,
     vjp={"x": _weight_by_x, "g": _weight_by_g},
     body=_weight_body,
     public=conv_weight_gradient,
