@@ -13,8 +13,9 @@ import pytest
 
 import ingle.tensor as it
 from ingle.autodiff import no_grad
-from ingle.fusion.record import repeated_logs
-from ingle.fusion.record.repeated_logs import Points, RepeatedLog
+from ingle.fusion.record import points
+from ingle.fusion.record.points import Points
+from ingle.fusion.record.repeated_logs import RepeatedLog
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import OPERATIONS
 from ingle_numpy.backend import NumpyBackend
@@ -104,20 +105,20 @@ def test_random_calls_leave_the_log_that_they_left_before(backend, ways, seed):
     rng = random.Random(seed)
     calls, other = random_calls(rng), random_calls(rng)
     places = np.array([2, 0, 1])
-    points = backend._threads.streams.points
+    kept = backend._threads.streams.points
     for turn in range(6):
         arrays = [
             np.random.default_rng(seed + turn + k).standard_normal((3, 3)).astype(np.float32)
             for k in range(4)
         ]
         del ways[:]
-        backend._threads.streams.points = points
+        backend._threads.streams.points = kept
         found = run(backend, calls, places, arrays)
         if turn == 5:
             assert set(ways) == {"known"}
         backend._threads.streams.points = Points()
         assert found == run(backend, calls, places, arrays)
-        backend._threads.streams.points = points
+        backend._threads.streams.points = kept
         if turn % 2:
             run(backend, calls[:3] + other, places, arrays)
 
@@ -205,7 +206,7 @@ def test_a_log_is_learned_when_it_comes_again_and_others_are_not(backend, ways):
 
 
 def test_points_are_bounded(backend, monkeypatch):
-    monkeypatch.setattr(repeated_logs, "MOST", 32)
+    monkeypatch.setattr(points, "MOST", 32)
     x = it.asarray(np.ones(3, np.float32))
     for n in range(40):
         for _ in range(3):
@@ -263,7 +264,10 @@ def test_threads_that_read_each_others_values(backend):
 def interrupted_at(count: int, function: Callable[[], Any]) -> Any:
     """Calls a function, with Ctrl-C at one of the lines at which entries are written; None then."""
     lines = iter(range(count))
-    names = ("record", "record_call", "_gone_on", "_taken", "_key", "_note_reading", "_learned")
+    names = {
+        "record", "record_call", "_gone_on", "_taken", "_key", "_note_reading", "_learned",
+        "answered", "_places_of", "note_call", "answer",
+    }  # fmt: skip
 
     def trace(frame: Any, event: str, _: Any) -> Any:
         if frame.f_code.co_name not in names:
@@ -281,6 +285,77 @@ def interrupted_at(count: int, function: Callable[[], Any]) -> Any:
         return None
     finally:
         sys.settrace(before)
+
+
+def test_public_calls_are_answered_by_where_they_come(backend, monkeypatch):
+    """Numbers, constants, values that are new to the log or come twice, and several results."""
+    answered: list[str] = []
+    answer = RepeatedLog.answered
+
+    def noted(self: Any, key: Any, given: Any) -> Any:
+        made = answer(self, key, given)
+        answered.append(key[0].__name__ if made is not None else "")
+        return made
+
+    monkeypatch.setattr(RepeatedLog, "answered", noted)
+    w = it.Cell(it.asarray(np.full((2, 4), 0.5, np.float32)))
+    for n in range(8):
+        rng = np.random.default_rng(n)
+        a, b = rng.standard_normal((2, 2, 4)).astype(np.float32)
+        x, y = it.asarray(a), it.asarray(b)
+        new_stream(backend)
+        del answered[:]
+        z = x * 2.0
+        z = it.clip(z, -float(n), n + 0.5)
+        z = it.where(z > 0.0, z, y) + it.concat([z, y, y, x]).sum()
+        low, high = it.split(z, 2, axis=1)
+        z = it.concat([high, w * 1.0, low, w], axis=1)
+        got = it.reshape(it.linear(z, it.concat([z, z])), (8,))[::-1][2:5]
+        c = np.clip(a * 2.0, -float(n), n + 0.5)
+        d = np.where(c > 0, c, b) + (c + 2 * b + a).sum(dtype=np.float64)
+        f = np.full((2, 4), 0.5)
+        e = np.concatenate([d[:, 2:], f, d[:, :2], f], 1)
+        want = (e @ np.concatenate([e, e]).T).reshape(8)[::-1][2:5]
+        np.testing.assert_allclose(got.numpy(), want, rtol=1e-4)
+    assert "" not in answered
+    assert {"clip", "concat", "split", "reshape", "linear", "sum"} <= {*answered}
+    # What is around a call has it worked out.
+    new_stream(backend)
+    z = x * 2.0
+    del answered[:]
+    with it.default_dtypes(floating="float64"):
+        assert it.clip(z, -float(n), n + 0.5).shape == (2, 4)
+    assert not answered
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("known", [False, True])
+def test_public_calls_that_are_interrupted_leave_nothing_or_all(backend, known):
+    places, other = it.asarray([1, 3]), it.asarray(np.full(2, 2.0, np.float32))
+    x = it.asarray(np.linspace(-1, 1, 6, dtype=np.float32))
+    want = np.clip(np.exp(np.linspace(-1, 1, 6))[[1, 3]], -5, 2)
+
+    def calls(kept: Any) -> Any:
+        taken = it.clip(it.take(kept, places, axis=0), -5.0, 2.0)
+        return it.concat([taken, other, it.reshape(taken, (2,))])
+
+    for count in range(900):
+        for _ in range(5 if known else 0):
+            new_stream(backend)
+            kept = it.exp(x)
+            calls(kept).numpy()
+        if not known:
+            backend._threads.streams.points = Points()
+            backend._threads.streams.points.wanted()
+        new_stream(backend)
+        kept = it.exp(x)
+        found = interrupted_at(count, lambda: calls(kept))  # noqa: B023
+        again = calls(kept)
+        for y in (again,) if found is None else (again, found):
+            np.testing.assert_allclose(y.numpy(), [*want, 2.0, 2.0, *want], rtol=1e-6)
+        if found is not None:
+            return
+    pytest.fail("each of so many lines was interrupted")
 
 
 @pytest.mark.parametrize("known", [False, True])

@@ -130,6 +130,10 @@ class Fusion:
             values += self.execute(op, [values[n] for n in places])
         return [values[n] for n in steps.outputs]  # type: ignore[misc]
 
+    def goes_on_with(self, log: object) -> bool:
+        """Whether this thread's next operation goes to a stream, outside of what is compiled."""
+        return self._threads.streams.last is log and not sys.is_finalizing()
+
     def noted(self, short: bool, brief: Sequence[LogEntry] | None = None) -> None:
         """Takes notice that a stream was read: of a few operations that run one by one, or of
         more.

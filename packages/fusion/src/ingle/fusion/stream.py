@@ -20,7 +20,8 @@ from .former_values import FormerValues
 from .ir.graph import Graph, LogEntry, has_halves, read_log
 from .record.cut_log import cheapest_cut, crossing, loop_of
 from .record.log import Inputs, LazyHandle, Turn
-from .record.repeated_logs import Points, RepeatedLog
+from .record.points import Points
+from .record.repeated_logs import RepeatedLog
 from .record.written_out import StepEntries, called
 from .runtime.pending_checks import checked_together
 from .runtime.plan_cache import PlanError

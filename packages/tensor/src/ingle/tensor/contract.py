@@ -85,11 +85,14 @@ class Handle:
             Tensors enter themselves. Whoever else keeps a handle that he did not make, beyond the
             call that it came with, says `handle.owned.share()`.
         abstract: whether there is no value, since what makes it is only being traced.
+        pending_in: the recording that it waits in for its value, if one knows public calls there by
+            the numbers of what they take; see `prepared.Recording`.
     """
 
     __slots__ = ("backend", "dtype", "shape")
 
     abstract: bool = False
+    pending_in: Any = None
     owned: Owners | None = None
 
     backend: Backend

@@ -136,10 +136,12 @@ class Log:
         most: how long the log may become before `shorten` is called.
         open: whether it takes operations now.
         is_tracer: whether values are never computed here: the log is kept for later runs.
+        at: where calls are known by what they take, the point that it is at; see `RepeatedLog`.
     """
 
     most = sys.maxsize
     is_tracer = False
+    at: object = None
 
     def __init__(self, backend: Fusion, turn: Turn | None = None) -> None:
         self.backend = backend

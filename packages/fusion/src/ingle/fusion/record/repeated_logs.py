@@ -10,7 +10,7 @@ call takes, which is a number of this log, or a value that is new to it, of a sh
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from ingle.tensor.call_steps import CallSteps
@@ -18,79 +18,12 @@ from ingle.tensor.contract import Aval, Handle, Scalar
 from ingle.tensor.operation import Op
 from ingle.tensor.programs import Program
 
-from ..ir.graph import LogEntry
-from .log import LazyHandle, Log, Turn
+from .log import LazyHandle, Log, Turn, current
+from .points import Key, Point, Points, PublicCall
 from .written_out import called, may_fail
 
 if TYPE_CHECKING:
     from ..fusion import Fusion
-
-MOST = 1 << 14
-"""So many points a thread has; where there are more, all are learned again: those that are in use
-cost a run each, and which these are would have to be kept for each of them."""
-
-Key: TypeAlias = tuple[Any, ...]
-
-
-class Point:
-    """A point of logs: all that have come to it are the same up to here.
-
-    Attributes:
-        behind: the points that came next, by the call and what it took.
-        count: how many values there are.
-        entries: what the call that leads here has added.
-        tensors: those that became inputs of the log, in order: which one of the call's operands
-            that were new to it, and its number from then on.
-        numbers: the log's scalars, in order: which operand of the call each is.
-        made: numbers of the values that the call returns, with what they are like.
-        reading: entries that may fail for what whole numbers hold, with the operation's name.
-    """
-
-    __slots__ = ("behind", "count", "entries", "made", "numbers", "reading", "tensors")
-
-    def __init__(self) -> None:
-        self.behind: dict[Key, Point] = {}
-        self.count = 0
-        self.entries: tuple[LogEntry, ...] = ()
-        self.tensors: tuple[tuple[int, int], ...] = ()
-        self.numbers: tuple[int, ...] = ()
-        self.made: tuple[tuple[int, Aval], ...] = ()
-        self.reading: tuple[tuple[int, str], ...] = ()
-
-
-class Points:
-    """The points of a thread's logs.
-
-    Attributes:
-        first: where each log begins.
-        size: how many there are.
-        credit: how many of the next logs that go another way are learned.
-    """
-
-    __slots__ = ("credit", "first", "size")
-
-    def __init__(self) -> None:
-        self.first = Point()
-        self.size = self.credit = 0
-
-    def wanted(self) -> None:
-        """Is told that a log came again which is not learned. What comes next may be another one,
-        which never comes again."""
-        self.credit = min(self.credit + 2, 8)
-
-    def learns(self) -> bool:
-        """Whether a log that goes another way than those before is learned."""
-        if not self.credit:
-            return False
-        self.credit -= 1
-        return True
-
-    def add(self, before: Point, key: Key, point: Point) -> None:
-        """Puts a new point, which has all that it needs, behind another one."""
-        if self.size >= MOST:
-            self.first, self.size = Point(), 0
-        self.size += 1
-        before.behind[key] = point
 
 
 class RepeatedLog(Log):
@@ -107,6 +40,7 @@ class RepeatedLog(Log):
         self.points = points
         self.at: Point | None = points.first
         self._learns = self.strayed = False
+        self._missed: tuple[Point, Key, list[Any]] | None = None
 
     def _is_learned(self) -> bool:
         """Whether this log, which goes another way than those before, is learned."""
@@ -148,14 +82,15 @@ class RepeatedLog(Log):
                 at = self.at
                 if not mine or at is None:
                     return None
-                new: list[Handle] = []
+                new: dict[int, Handle] = {}
                 key = self._key(call, values, new)
                 point = None if key is None else at.behind.get(key)
                 if point is None:
                     if key is None or not self._is_learned():
                         self.at = None
                     return None
-                made = self._taken(point, values, new)
+                numbers = [values[n].value for n in point.numbers]  # type: ignore[union-attr]
+                made = self._taken(point, numbers, new)
             except BaseException:
                 if mine:
                     self._repair()
@@ -168,7 +103,7 @@ class RepeatedLog(Log):
             return made
 
     def _key(
-        self, call: object, values: Sequence[Handle | Scalar], new: list[Handle]
+        self, call: object, values: Sequence[Handle | Scalar], new: dict[int, Handle]
     ) -> Key | None:
         """A call with its operands: a number of this log; shape and dtype of what is new to it, and
         `~n` for the `n`-th of these, if it comes again; a dtype for a number of the host.
@@ -176,7 +111,7 @@ class RepeatedLog(Log):
         Args:
             call: the operation or operations.
             values: the operands.
-            new: the values that are new to this log are appended.
+            new: the values that are new to this log are added, by their `id`.
         """
         key: list[Any] = [call]
         handle: Any
@@ -196,31 +131,113 @@ class RepeatedLog(Log):
             place = self._places.get(id(handle))
             if place is not None:
                 key.append(place)
-                continue
-            for n, other in enumerate(new):
-                if other is handle:
-                    key.append(~n)
-                    break
+            elif id(handle) in new:
+                key.append(~[*new].index(id(handle)))
             else:
-                new.append(handle)
+                new[id(handle)] = handle
                 key += (handle.shape, handle.dtype)
         return tuple(key)
 
+    def answered(self, key: Key, given: list[Any]) -> Handle | Sequence[Handle] | None:
+        backend = self.backend
+        if not backend.goes_on_with(self) or current.get() is not None:
+            return None
+        with self.turn.lock:
+            mine = False
+            try:
+                mine, self.open = self.open, False
+                at = self.at
+                if not mine or at is None:
+                    return None
+                new: dict[int, Handle] = {}
+                if given:
+                    places = self._places_of(given, new)
+                    if places is None:
+                        return None
+                    key += places
+                found = at.calls.get(key)
+                if found is None:
+                    self._missed = at, key, given
+                    return None
+                point = found.point
+                if found.plain:
+                    self.numbers += found.fixed
+                    number, aval = point.made[0]
+                    one = LazyHandle(backend, aval, self, number)
+                    self._handles.append(ref(one))
+                    self._count = point.count
+                    self.written += point.entries
+                    self.at = point
+                else:
+                    numbers: Sequence[Any] = found.fixed
+                    if found.numbers and not numbers:
+                        floats = [x for x in given if type(x) is float]
+                        numbers = [floats[n] if type(n) is int else n.value for n in found.numbers]  # type: ignore[union-attr]
+                    made = self._taken(point, numbers, new)
+            except BaseException:
+                if mine:
+                    self._repair()
+                raise
+            finally:
+                if mine:
+                    self.open = True
+            if len(self.written) > self.most:
+                self.shorten()
+            if found.plain:
+                return one
+            return made[0] if found.alone else made
+
+    def _places_of(self, given: list[Any], new: dict[int, Handle]) -> Key | None:
+        """The numbers of values that were computed before, as in `_key`, and None for what is new.
+        None for all where one cannot be told."""
+        places: list[int | None] = []
+        for x in given:
+            if type(x) is not float:
+                mine = type(x) is LazyHandle and x.backend is self.backend
+                handle = x.value if mine else None  # first, as in `computed`
+                if x.pending_in is not None or not isinstance(handle, Handle):
+                    return None
+                place = self._places.get(id(handle))
+                if place is None and id(handle) in new:
+                    place = ~[*new].index(id(handle))
+                elif place is None:
+                    new[id(handle)] = handle
+                places.append(place)
+        return tuple(places)
+
+    def note_call(self, given: list[Any], steps: CallSteps, count: int, handle: Handle) -> None:
+        missed, point = self._missed, self.at
+        self._missed = None
+        if missed is None or point is None or missed[2] is not given:
+            return
+        at, key, _ = missed
+        # What has interrupted the call may have gone on from there.
+        came = point.before is at and point.call is steps and type(handle) is LazyHandle
+        if came and handle.pending_in is self and handle.number == point.made[0][0]:  # type: ignore[attr-defined]
+            at.calls[key] = PublicCall.of(point, steps, count)
+
     def _taken(
-        self, point: Point, values: Sequence[Handle | Scalar], new: Sequence[Handle]
+        self, point: Point, numbers: Sequence[Any], new: dict[int, Handle]
     ) -> tuple[LazyHandle, ...]:
-        """Goes to the next point."""
+        """Goes to the next point.
+
+        Args:
+            point: that.
+            numbers: those of the call that are scalars of the log.
+            new: the values that are new to it.
+        """
         if point.reading:
             self._note_reading(point.reading)
         # Entries come last, as in `operand`.
-        for n, number in point.tensors:
-            handle = new[n]
-            if handle.owned is not None:
-                handle.owned.add(self.given)
-            self.given.append(handle)
-            self._places[id(handle)] = number
-        if point.numbers:
-            self.numbers += [values[n].value for n in point.numbers]  # type: ignore[union-attr]
+        if point.tensors:
+            handles = [*new.values()]
+            for n, number in point.tensors:
+                handle = handles[n]
+                if handle.owned is not None:
+                    handle.owned.add(self.given)
+                self.given.append(handle)
+                self._places[id(handle)] = number
+        self.numbers += numbers
         made: tuple[LazyHandle, ...]
         if len(point.made) == 1:
             ((number, aval),) = point.made
@@ -252,7 +269,7 @@ class RepeatedLog(Log):
         # Before operands are looked at: what comes in between is then seen among the entries.
         written, known, count = len(self.written), len(self.given), self._count
         reading: list[tuple[int, str]] = []
-        new: list[Handle] = []
+        new: dict[int, Handle] = {}
         with self.turn.lock:
             key = self._key(call, given, new)
         values: list[Any] = [*given]
@@ -279,14 +296,14 @@ class RepeatedLog(Log):
                 # What has interrupted this may have recorded something of its own, or read a value.
                 if [e[0] for e in entries if type(e[0]) is Op] != [op for op, _ in steps]:
                     return returned
-                place_of = {id(handle): n for n, handle in enumerate(new)}
+                place_of = {place: n for n, place in enumerate(new)}
                 added = self.given[known:]
                 fits = all([id(h) in place_of for h in added])  # noqa: C419 (faster)
                 pending = all([x.pending_in is self for x in returned])  # noqa: C419 (faster)
                 if not fits or not pending or len(set(map(id, returned))) < len(returned):
                     return returned
-                point = Point()
-                point.count, point.entries, point.numbers = self._count, entries, tuple(numbers)
+                point = Point(at, call, self._count)
+                point.entries, point.numbers = entries, tuple(numbers)
                 point.reading = tuple(reading)
                 point.made = tuple([(x.number, Aval(x.shape, x.dtype)) for x in returned])
                 point.tensors = tuple([(place_of[id(h)], self._places[id(h)]) for h in added])
@@ -301,14 +318,13 @@ class RepeatedLog(Log):
         self, program: Program, inputs: Sequence[Handle | Scalar]
     ) -> tuple[LazyHandle, ...]:
         at, self.at = self.at, None
-        key = None if at is None else self._key(program, inputs, [])
+        key = None if at is None else self._key(program, inputs, {})
         made = super()._written_out(program, inputs)
         if at is not None and key is not None:
             # A program has its entries by itself: the point only says where the log is.
             point = at.behind.get(key)
             if point is None and self._is_learned():
-                point = Point()
-                point.count = self._count
+                point = Point(at, program, self._count)
                 self.points.add(at, key, point)
             self.at = point
         return made

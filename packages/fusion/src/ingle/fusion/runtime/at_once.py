@@ -17,7 +17,7 @@ from ingle.tensor.operation import Op, infer
 from ..ir.graph import LogEntry
 from ..kernel.code import HALVES
 from ..record.log import LazyHandle
-from ..record.repeated_logs import Points
+from ..record.points import Points
 from ..stream import LONG, SHORT, SMALL, TINY, LazyStream
 from .ready_calls import Call, Key, ReadyCalls, key_of, keys_of
 
