@@ -23,6 +23,7 @@ from ingle_numpy.kernels import (
     depthwise,
     normalization,
     quotients,
+    reduction,
     softmax,
 )
 from ingle_numpy.kernels import random as random_kernels
@@ -145,3 +146,20 @@ def test_random_floats_are_those_of_the_bodies(dtype: str) -> None:
         x = it.random_uniform((1000,), place, dtype=wide) + 1e-3
         composed = normal._polynomial_log(x)
         assert same_bits(normal.polynomial_log(x), composed)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "complex64"])
+@pytest.mark.parametrize("name", ["cumulative_sum", "cumulative_prod"])
+def test_running_sums_and_products_of_rows(
+    name: str, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rng = np.random.default_rng(0)
+    x = it.asarray(rng.uniform(0.5, 1.5, (7, 3, 6)), dtype=dtype, device="numpy")
+    function = getattr(it, name)
+    # A view that skips columns, and rows of nothing.
+    given = x, x[:, :, ::2], x[::3, 1], x[:, :, :0], x[:0]
+    whole = [function(v, axis=-1).numpy() for v in given]
+    for size in (1, 20, 50):
+        monkeypatch.setattr(reduction, "BLOCK", size)
+        for v, want in zip(given, whole, strict=True):
+            assert same_bits(function(v, axis=-1).numpy(), want)

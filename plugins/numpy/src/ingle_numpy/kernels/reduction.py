@@ -122,6 +122,8 @@ def _arg(function: Kernel) -> Kernel:
     return kernel
 
 
+BLOCK = 1 << 14
+"""Elements that are added up, or multiplied, at once."""
 _DOUBLE = {np.dtype(np.float32): np.dtype(np.float64),
            np.dtype(np.complex64): np.dtype(np.complex128)}  # fmt: skip
 
@@ -130,8 +132,17 @@ def _cumulative(ufunc: np.ufunc) -> Kernel:
     def kernel(op: Op, x: np.ndarray) -> Any:
         # What is added one after the other drifts: a million times 0.1 in float32 is 100,958.
         wide = np.dtype(np.float64) if is_half(x) else _DOUBLE.get(x.dtype, x.dtype)
-        found = ufunc.accumulate(x, axis=op.attributes["axis"], dtype=wide)
-        return found.astype(x.dtype, copy=False)
+        axis = op.attributes["axis"]
+        if wide == x.dtype or axis != x.ndim - 1 or x.ndim == 1 or x.size <= BLOCK:
+            found = ufunc.accumulate(x, axis=axis, dtype=wide)
+            return found.astype(x.dtype, copy=False)
+        # Wide numbers stay in the cache: by parts along the first axis.
+        out = empty(x.shape, x.dtype, op)
+        rows = max(1, BLOCK * len(x) // x.size)
+        for start in range(0, len(x), rows):
+            wider = x[start : start + rows].astype(wide)
+            out[start : start + rows] = ufunc.accumulate(wider, axis=axis).astype(x.dtype)
+        return out
 
     return kernel
 
