@@ -29,7 +29,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ...kernel.code import SIZES
-from ...kernel.nest import BLOCK, Nest, Reduce, Row, columns_of, in_blocks
+from ...kernel.nest import BLOCK, Nest, Row, columns_of, in_blocks
 from ...kernel.neutral import neutral_bits
 from ...kernel.validation import validate
 from ..leaves import Environment
@@ -314,9 +314,8 @@ class HeldNest(PairNest):
             each(body, p.many, p.clear("n"))
         turns, ahead = Scope(), self.ahead_pairs(number)
         self.chunks(turns, self._chunk(number, partials, ahead), ahead)
-        if partials:  # of several stages each has a barrier behind the reads of all others
-            again = self._streams or sum([isinstance(s.stage, Reduce) for s in self.stages]) == 1
-            exchange(partials, self.code, self.dialect, self.head, turns, again=again)
+        for p in partials:
+            exchange(p, self.code, self.dialect, self.head, turns)
         if self._streams:
             around = Scope()
             for p in partials:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from ...kernel.code import SIZES
 from .code import CodeRenderer
 from .dialect import GroupDialect
@@ -14,34 +12,25 @@ from .text import Scope, value_type
 
 
 def exchange(
-    partials: Sequence[Partial], code: CodeRenderer, dialect: GroupDialect, head: Scope,
-    body: Scope, *, again: bool,
-) -> None:  # fmt: skip
-    """Has the two warps of a row know what both have found, in the order of all kernels.
-
-    Args:
-        partials: those of a stage.
-        again: whether what was exchanged before, in the same memory, may still be read: no barrier
-            has come since.
-    """
-    stored, read, alone = Scope(), Scope(), Scope()
-    for p in partials:
-        kind, both = value_type(p.dtype), f"both_{p.name}"
-        head.declare(both, f"{dialect.local} {kind} {both}[{2 * SPAN}];")
-        mine, other = f"{both}[2 * part + n]", f"{both}[{SPAN} + 2 * part + n]"
-        each(stored, 2, [f"{both}[2 * threadIdx.x + n] = {p.name}[n];"])
-        if p.compensated:
-            kept = [*p.keep(code, "n")]
-            each(alone, 2, kept)
-            each(read, 2, [f"{p.name}[n] = {mine};", *kept, f"{p.name}[n] = {other};", *kept])
-        else:
-            each(read, 2, [f"{p.name}[n] = {joined(p, code, mine, other)};"])
-    shared = Scope()
-    if again:
-        shared.add(dialect.local_barrier)
-    shared.add(*stored.lines(), dialect.local_barrier, *read.lines())
+    p: Partial, code: CodeRenderer, dialect: GroupDialect, head: Scope, body: Scope
+) -> None:
+    """Has the two warps of a row know what both have found, in the order of all kernels."""
+    kind, both = value_type(p.dtype), f"both_{p.name}"
+    head.declare(both, f"{dialect.local} {kind} {both}[{2 * SPAN}];")
+    mine, other = f"{both}[2 * part + n]", f"{both}[{SPAN} + 2 * part + n]"
+    shared, alone = Scope(), Scope()
+    shared.add(dialect.local_barrier)
+    each(shared, 2, [f"{both}[2 * threadIdx.x + n] = {p.name}[n];"])
+    shared.add(dialect.local_barrier)
+    if p.compensated:
+        each(alone, 2, p.keep(code, "n"))
+        kept = [*p.keep(code, "n")]
+        again = [f"{p.name}[n] = {mine};", *kept, f"{p.name}[n] = {other};", *kept]
+    else:
+        again = [f"{p.name}[n] = {joined(p, code, mine, other)};"]
+    each(shared, 2, again)
     body.block("if (!alone)", shared)
-    if alone.lines():
+    if p.compensated:
         body.block("else", alone)
 
 
