@@ -46,6 +46,9 @@ _TALL = 128
 """Places along k up to which a result may have few tiles."""
 _FEWEST = 128
 """Tiles of a result whose sums are longer; of a constant, since sums depend on it."""
+_ENOUGH = 512
+"""Tiles of all parts up to which a sum is cut further than has to be, since a GPU has place for as
+many at a time; of a constant, too."""
 _WHOLE = (16, 64)
 """Rows and columns of the tiles by which these are counted, whatever tile is taken."""
 _PARTS = range(2, 17)
@@ -123,8 +126,11 @@ def _is_wide(m: int, n: int, k: int, count: int) -> bool:
     >>> _is_wide(1024, 384, 128, 1), _is_wide(384, 128, 1024, 1)
     (True, False)
     """
-    tiles = count * -(-m // _WHOLE[0]) * -(-n // _WHOLE[1])
-    return k <= _TALL or tiles * _TALL >= _FEWEST * k
+    return k <= _TALL or _tiles(m, n, count) * _TALL >= _FEWEST * k
+
+
+def _tiles(m: int, n: int, count: int) -> int:
+    return count * -(-m // _WHOLE[0]) * -(-n // _WHOLE[1])
 
 
 def parts_of(call: ContractionCall) -> int:
@@ -137,17 +143,25 @@ def parts_of(call: ContractionCall) -> int:
     ... )
     >>> parts_of(call), parts_of(call._replace(sizes=(384, 128, 1021)))
     (8, 1)
+    >>> parts_of(call._replace(sizes=(128, 512, 784)))
+    7
     """
     m, n, k = call.sizes
     count = math.prod(call.batch)
     if not k or len(call.batch) >= BATCH or _is_wide(m, n, k, count):
         return 1
+    found = 1
     for parts in _PARTS:
         if k < parts * _SHORTEST or parts * count * m * n > _MOST_PARTS:
             break
-        if k % parts == 0 and _is_wide(m, n, k // parts, count * parts):
-            return parts
-    return 1
+        if k % parts or not _is_wide(m, n, k // parts, count * parts):
+            continue
+        if found > 1 and (parts > _MOST_BLOCKS or parts * _tiles(m, n, count) > _ENOUGH):
+            break
+        found = parts
+        if k // parts <= _TALL:
+            break
+    return found
 
 
 def has_clusters(architecture: str) -> bool:
