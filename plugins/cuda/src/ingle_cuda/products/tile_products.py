@@ -30,6 +30,7 @@ from .tile_products_source import (
     DOWN,
     LONG,
     NAME,
+    ROUND,
     THREADS,
     TileShape,
     source,
@@ -47,8 +48,8 @@ _TALL = 128
 _FEWEST = 128
 """Tiles of a result whose sums are longer; of a constant, since sums depend on it."""
 _ENOUGH = 512
-"""Tiles of all parts up to which a sum is cut further than has to be, since a GPU has place for as
-many at a time; of a constant, too."""
+"""Tiles of all parts up to which a sum is cut further than has to be, where parts fill rounds
+better so: a GPU has place for as many at a time. Of a constant, too."""
 _WHOLE = (16, 64)
 """Rows and columns of the tiles by which these are counted, whatever tile is taken."""
 _PARTS = range(2, 17)
@@ -156,12 +157,18 @@ def parts_of(call: ContractionCall) -> int:
             break
         if k % parts or not _is_wide(m, n, k // parts, count * parts):
             continue
-        if found > 1 and (parts > _MOST_BLOCKS or parts * _tiles(m, n, count) > _ENOUGH):
+        if found == 1:
+            found = parts
+        elif parts > _MOST_BLOCKS or parts * _tiles(m, n, count) > _ENOUGH:
             break
-        found = parts
-        if k // parts <= _TALL:
-            break
+        elif _in_rounds(k, parts) < _in_rounds(k, found):
+            found = parts
     return found
+
+
+def _in_rounds(k: int, parts: int) -> int:
+    """Places along k for which all parts have time: a block takes a round of them at once."""
+    return parts * -(-k // (parts * ROUND)) * ROUND
 
 
 def has_clusters(architecture: str) -> bool:

@@ -41,7 +41,7 @@ BATCH = 3
 """Axes along which there are products, at most."""
 _DEEP = 16
 """Places along k of a group: what lies side by side in memory comes 64 bytes at a time."""
-_ROUND = WARPS * _DEEP
+ROUND = WARPS * _DEEP
 """Places along k of a group of each warp."""
 _STAGES = 2
 """Groups of a warp in shared memory, on their way or there."""
@@ -258,17 +258,17 @@ struct alignas(8) two_t {{ float at[2]; }};
     float *const mine = shared + warp * {_STAGES * group};
     float sum[{shape.rows}][{shape.columns}] = {{}};
     {ALONE_AFTER_OTHERS}
-    const int rounds = (k + {_ROUND - 1}) / {_ROUND};
+    const int rounds = (k + {ROUND - 1}) / {ROUND};
     #pragma unroll 1
     for (int round = 0; round < rounds + {_STAGES - 1}; round++) {{
-        const int first = round * {_ROUND} + warp * {_DEEP};
+        const int first = round * {ROUND} + warp * {_DEEP};
         if (first < k) {{
             float *const to = mine + round % {_STAGES} * {group};
             {_brought(a, 0)}
             {_brought(b, a.elements)}
         }}
         INGLE_GROUP_ENDS
-        if (round < {_STAGES - 1} || first - {(_STAGES - 1) * _ROUND} >= k)
+        if (round < {_STAGES - 1} || first - {(_STAGES - 1) * ROUND} >= k)
             continue;
         INGLE_GROUP_IS_THERE
         __syncwarp();
