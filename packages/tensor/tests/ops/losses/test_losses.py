@@ -197,6 +197,23 @@ def test_ignored_targets_may_be_impossible() -> None:
 
 
 @pytest.mark.usefixtures("road")
+@pytest.mark.parametrize("weight", [None, [1.0, 2.0, 0.5]])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("nll_loss", {}), ("cross_entropy", {}), ("cross_entropy", {"label_smoothing": 0.25})],
+)
+def test_a_batch_of_ignored_targets_leaves_weights_as_they_are(
+    name: str, options: dict[str, Any], weight: list[float] | None
+) -> None:
+    """Their mean is 0 / 0, which is no reason for gradients that are no numbers."""
+    x = it.asarray([[1.0, 2.0, 3.0], [0.0, 0.0, 0.0]]).require_grad()
+    counts = None if weight is None else it.asarray(weight)
+    loss = getattr(it, name)(x, it.asarray([-100, -100]), counts, **options)
+    assert math.isnan(loss.item())
+    assert loss.backward()[x].tolist() == [[0.0] * 3] * 2
+
+
+@pytest.mark.usefixtures("road")
 @pytest.mark.parametrize("dtype", ["uint8", "int8", "int32"])
 def test_class_numbers_of_any_integer_dtype(dtype: str) -> None:
     x = it.zeros((2, 200)).require_grad()

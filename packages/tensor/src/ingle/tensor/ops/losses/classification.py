@@ -184,18 +184,20 @@ def _training_vjp(
     if g[0] is not None:
         scale = widened(g[0])
         scale = scale / total if reduction == "mean" else scale
+        kept = target != ignore_index
+        scale = where(kept, scale, 0.0)  # where all are ignored, the mean divides by 0
         safe, counts = valid_targets(target, weight, ignore_index, shape[axis], wide.dtype)
         numbers = arange(shape[axis], dtype=int64, device=logits.device)
         hit = spread_over_classes(safe, shape) == _by_class(numbers, shape)
         level = counts * (1.0 - label_smoothing)
         wanted = where(hit, spread_over_classes(level, shape), 0.0)
         if label_smoothing:
-            kept = astype(target != ignore_index, wide.dtype)
+            each = astype(kept, wide.dtype)
             part = label_smoothing / shape[axis]
             by_class = _by_class(weight, shape)
-            wanted = wanted + spread_over_classes(kept, shape) * (by_class * part)
+            wanted = wanted + spread_over_classes(each, shape) * (by_class * part)
             mass = float(shape[axis]) if isinstance(weight, float) else sum(widened(weight))
-            level = level + kept * (mass * part)
+            level = level + each * (mass * part)
         found = (share * spread_over_classes(level, shape) - wanted) * spread_over_classes(
             scale, shape
         )
