@@ -23,6 +23,9 @@ AT_ONCE = 32
 """Features whose products wait in the second-level cache."""
 GROUP_BYTES = 16 << 10
 """Results that go through the epilogue together: a part of the first-level cache."""
+SAME_SETS, FURTHER = 1024, 192
+"""Bytes by multiples of which matrices lie in few sets of the first-level cache, so that what a
+patch adds to all of them pushes itself out; and by how much further apart they lie then."""
 _ARGUMENTS, _POINTERS = 1024, 2048
 """Bytes of a worker's memory for those of an epilogue; more for one with more operands."""
 
@@ -92,6 +95,7 @@ def _args(
     begin = max(0, -left)
     seen = max(0, min(2 * lying.wide + form.patch - 2, of.image2 - left) - begin)
     matrix = lying.channels * vectors * size
+    matrix += 0 if matrix % SAME_SETS else FURTHER
     at_once = min(max(1, AT_ONCE // high), -(-problem.m // high))
     group = min(max(1, GROUP_BYTES // (results * SIZE)), at_once * high)
     pointers_at = max(_ARGUMENTS, aligned(8 * arguments))

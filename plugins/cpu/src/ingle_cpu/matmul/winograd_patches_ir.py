@@ -8,11 +8,16 @@ from .winograd_code import SIZE, WinogradCode
 
 
 class PatchCode(WinogradCode):
-    """One channel at a time: lines are copied between zeros, turned, and put into panels.
+    """One channel at a time: lines are copied between zeros and turned across, each once, and what
+    the patches have of them is turned down and put into panels.
+
+    Rows of patches follow each other without a gap where they are turned down, so that short ones
+    fill vectors as well.
 
     Attributes:
         lines, line_pitch: where the lines of the image that a patch has are, and how far apart.
-        turned: where what they are turned into is: a row for each matrix.
+        turned: where what they are turned into is: a row for each line of a patch and each number
+            that a line of it comes to.
         columns: where the panels of all matrices are.
     """
 
@@ -36,15 +41,42 @@ class PatchCode(WinogradCode):
             top = self.times(y, "2")
             first, end = self.plus(top, new), self.plus(top, str(self.form.patch))
             w.loop("line", first, end, "1", [], lambda n, _: self._copy(image, there, n))
-            places = [self._line(self.plus(top, str(k))) for k in range(self.form.patch)]
-            below = self.bytes(self.times(self.minus(r, self.first), of.wide))
-            to = self.shift(self.turned, below)
-            w.loop("patches", "0", of.wide, self.step, [], lambda x, _: self._turn(places, to, x))
+
+            def across(n: str, _: Values) -> Values:
+                self._turn_line(r, self._line(n), self.minus(n, top))
+                return []
+
+            w.loop("line", first, end, "1", [], across)
             return []
 
         w.loop("row", self.first, self.stop, "1", [], row)
-        self._spread(c)
+        self.each_panel(lambda at, vectors: self._turn_down(c, at, vectors))
         return []
+
+    def _turn_line(self, r: str, line: str, k: str) -> None:
+        """A line of patches turned across, for a row of them, of which it is line `k`, and for the
+        rows below that have it as well, each two lines further up."""
+        w, of = self.w, self.of
+        of_line = self.times(self.pitch, str(self.form.values))
+        below = self.bytes(self.times(self.minus(r, self.first), of.wide))
+        to = self.shift(self.turned, self.plus(self.times(k, of_line), below))
+        onward = self.minus(self.bytes(of.wide), self.times(of_line, "2"))
+        left = self.minus(self.stop, r)
+        rows = self.least(self.plus(self.op("udiv", k, "2"), "1"), left)
+
+        def patches(x: str, _: Values) -> Values:
+            values = self._across(self.shift(line, self.bytes(self.times(x, "2"))))
+
+            def one(_: str, carried: Values) -> Values:
+                # What follows the last patch is written over by the row below.
+                for n, value in enumerate(values):
+                    self.store(value, self.shift(carried[0], self.times(self.pitch, str(n))))
+                return [self.shift(carried[0], onward)]
+
+            w.loop("row", "0", rows, "1", [("ptr", self.shift(to, self.bytes(x)))], one)
+            return []
+
+        w.loop("patches", "0", of.wide, self.step, [], patches)
 
     def _line(self, number: str) -> str:
         """Where a line of patches is copied to; as many are kept as a patch has."""
@@ -120,15 +152,6 @@ class PatchCode(WinogradCode):
 
         w.loop("copy", "0", count, "1", [], number)
 
-    def _turn(self, lines: Values, to: str, x: str) -> Values:
-        """A vector of patches, each vector an element of all of them."""
-        across = [self._across(self.shift(at, self.bytes(self.times(x, "2")))) for at in lines]
-        for n, column in enumerate(zip(*across, strict=True)):
-            for k, value in enumerate(self.turning.elements(list(column))):
-                matrix = self.times(self.pitch, str(self.form.values * k + n))
-                self.store(value, self.shift(to, self.plus(self.bytes(x), matrix)))
-        return []
-
     def _across(self, place: str) -> Values:
         """A line of each patch, turned; patches begin two elements apart."""
         pairs = []
@@ -141,23 +164,22 @@ class PatchCode(WinogradCode):
                 pairs.append(self.w.let("each", text))
         return self.turning.elements(pairs)
 
-    def _spread(self, c: str) -> None:
-        """The rows of the matrices that a channel comes to, into panels."""
-        w = self.w
+    def _turn_down(self, c: str, at: str, vectors: int) -> None:
+        """What a channel of a panel's patches is turned into, from lines that are turned across."""
         size = self.lanes * SIZE
-
-        def matrix(p: str, _: Values) -> Values:
-            source = self.shift(self.turned, self.times(p, self.pitch))
-            target = self.shift(self.columns, self.times(p, self.of.matrix))
-
-            def copy(at: str, vectors: int) -> None:
-                here = self.shift(source, self.times(at, str(size)))
-                there = self.shift(self.panel_at(target, at), self.times(c, str(vectors * size)))
-                for n in range(vectors):
-                    value = self.load(self.shift(here, str(n * size)))
-                    self.store(value, self.shift(there, str(n * size)))
-
-            self.each_panel(copy)
-            return []
-
-        w.loop("matrix", "0", str(self.form.numbers), "1", [], matrix)
+        values = self.form.values
+        source = self.shift(self.turned, self.times(at, str(size)))
+        panel = self.shift(self.panel_at(self.columns, at), self.times(c, str(vectors * size)))
+        onward = self.times(self.of.matrix, str(values))
+        for vector in range(vectors):
+            beside = str(vector * size)
+            for n in range(values):
+                here = self.shift(source, self.plus(self.times(self.pitch, str(n)), beside))
+                to = self.shift(panel, self.plus(self.times(self.of.matrix, str(n)), beside))
+                lines = []
+                for _ in range(self.form.patch):
+                    lines.append(self.load(here))
+                    here = self.shift(here, self.times(self.pitch, str(values)))
+                for value in self.turning.elements(lines):
+                    self.store(value, to)
+                    to = self.shift(to, onward)
