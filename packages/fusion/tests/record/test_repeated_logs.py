@@ -16,6 +16,7 @@ from ingle.autodiff import no_grad
 from ingle.fusion.record import points
 from ingle.fusion.record.points import Points
 from ingle.fusion.record.repeated_logs import RepeatedLog
+from ingle.tensor import prepared
 from ingle.tensor.contract import Scalar
 from ingle.tensor.operation import OPERATIONS
 from ingle_numpy.backend import NumpyBackend
@@ -203,6 +204,28 @@ def test_a_log_is_learned_when_it_comes_again_and_others_are_not(backend, ways):
         ask(70)
         ask(7)
     assert ways[-27:] == ["known"] * 27
+
+
+def test_calls_that_are_found_out_anew_lead_to_the_same_points(backend, monkeypatch):
+    """A program that comes to many sizes again and again, as one that generates text, forgets the
+    calls of the first ones meanwhile. Its logs are the same, and are not learned anew each time."""
+    monkeypatch.setattr(prepared, "MOST", 24)
+    x = it.asarray(np.linspace(0, 1, 64, dtype=np.float32))
+
+    def generate() -> None:
+        for n in range(2, 18):
+            new_stream(backend)
+            y = x[:n]
+            for _ in range(5):
+                y = it.softmax(y, axis=0) + it.reshape(it.mean(y, keepdims=True), (1,))
+            it.stack([y, x[:n]]).numpy()
+
+    for _ in range(12):
+        generate()
+    size = backend._threads.streams.points.size
+    for _ in range(6):
+        generate()
+    assert backend._threads.streams.points.size <= size + 16
 
 
 def test_points_are_bounded(backend, monkeypatch):

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from weakref import WeakValueDictionary
 
 from . import dispatch
 from .contract import Scalar
 from .dtypes import DType
-from .operation import Op
+from .operation import Op, typed_key
 
 if TYPE_CHECKING:
     from .tensor import Tensor
@@ -41,7 +42,7 @@ class CallSteps:
         ready: what the backend runs them by, with the version of what that follows from.
     """
 
-    __slots__ = ("alone", "constants", "numbers", "outputs", "ready", "steps")
+    __slots__ = ("__weakref__", "alone", "constants", "numbers", "outputs", "ready", "steps")
 
     def __init__(
         self, numbers: Sequence[tuple[int, DType]], constants: Sequence[Scalar],
@@ -66,3 +67,23 @@ class CallSteps:
         values += self.constants
         made = backend.take_steps(self, values)
         return dispatch.wrap(made[0]) if self.alone else tuple(map(dispatch.wrap, made))
+
+
+_known: WeakValueDictionary[object, CallSteps] = WeakValueDictionary()
+
+
+def same_steps(
+    numbers: Sequence[tuple[int, DType]], constants: Sequence[Scalar],
+    steps: Sequence[CallStep], outputs: Sequence[int], alone: bool,
+) -> CallSteps:  # fmt: skip
+    """The `CallSteps` of these: the same object as before while anybody holds that.
+
+    Calls that are forgotten where there are many, and found out anew when they come again, are told
+    by it.
+    """
+    told = tuple([(typed_key(c.value), c.dtype) for c in constants])
+    key = tuple(numbers), told, tuple(steps), tuple(outputs), alone
+    found = _known.get(key)
+    if found is None:
+        found = _known.setdefault(key, CallSteps(numbers, constants, steps, outputs, alone))
+    return found

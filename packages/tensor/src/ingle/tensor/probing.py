@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import dispatch
-from .call_steps import CallStep, CallSteps
+from .call_steps import CallStep, CallSteps, same_steps
 from .contract import Aval, Backend, Handle, Scalar
 from .device import call_staged
 from .dtypes import DType
@@ -60,7 +60,7 @@ def steps_of(
     if not returned or min(outputs) < count:
         return None
     steps = [CallStep(op, tuple([places[id(x)] for x in inputs])) for op, inputs in probe.steps]
-    return CallSteps([*numbers.items()], [*constants.values()], steps, outputs, alone)
+    return same_steps([*numbers.items()], [*constants.values()], steps, outputs, alone)
 
 
 class _Unknown(Handle):

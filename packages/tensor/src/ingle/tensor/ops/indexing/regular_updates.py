@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import dispatch
-from ...call_steps import CallStep, CallSteps
+from ...call_steps import CallStep, CallSteps, same_steps
 from ...contract import Handle, Scalar, Shape
 from ...dtypes import LARGEST_EXPONENT, DType, bool_, int64
 from ...operation import Op
@@ -84,4 +84,4 @@ def _steps(
         taken.append(CallStep(op, (value,)))
         value, count = count, count + 1
     taken.append(CallStep(SLICE_UPDATE.op(steps=steps), (0, value, *range(2, first))))
-    return CallSteps([], [], taken, [count], True)
+    return same_steps([], [], taken, [count], True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ...call_steps import CallStep, CallSteps
+from ...call_steps import CallStep, same_steps
 from ...contract import Aval, Handle, Scalar, Shape
 from ...dispatch import TensorLike, handle_of, run, wrap
 from ...dtypes import int64
@@ -210,7 +210,7 @@ def piece_of(
         taken = [] if whole else [CallStep(_op(sizes, steps), tuple(range(count)))]
         if shape != sizes:
             taken.append(CallStep(RESHAPE.op(shape=shape), (count if taken else 0,)))
-        known = CallSteps([], [], taken, [count + len(taken) - 1], True)
+        known = same_steps([], [], taken, [count + len(taken) - 1], True)
         calls.keep(key, known)
     given = [handle] if whole else [handle, *map(scalar_start, starts)]
     return known.run(handle.backend, given)  # type: ignore[return-value]
