@@ -148,6 +148,35 @@ def test_a_step_of_training_is_replayed(counts: Counter[str]) -> None:
     assert loss.shape == ()
 
 
+@pytest.mark.slow
+def test_a_step_of_plain_code_is_replayed_beside_gradients_that_are_kept(
+    counts: Counter[str],
+) -> None:
+    """These are as large as weights and moments, which stay where they are all the same."""
+    with it.device("stub"):
+        model = nn.Sequential(*[nn.Linear(64, width) for width in (64, 64, 10)])
+        x, y = it.ones((32, 64)), it.asarray(np.arange(32) % 10)
+    optimizer = optim.AdamW(model, lr=1e-3)
+
+    def step() -> it.Gradients:
+        loss = it.cross_entropy(model(x), y)
+        gradients = loss.backward()
+        optimizer.step(gradients)
+        loss.item()
+        return gradients
+
+    for _ in range(40):
+        kept = step()
+        del kept
+    before = counts.copy()
+    for _ in range(12):
+        kept = step()
+        del kept
+    done = counts - before
+    assert done["captured"] == 0
+    assert done["replayed"] >= 12
+
+
 def test_graphs_can_be_turned_off(counts: Counter[str], monkeypatch: pytest.MonkeyPatch) -> None:
     hardware: Any = plugins._backends[it.Device("stub")]
     hardware.inner.graphs = False
