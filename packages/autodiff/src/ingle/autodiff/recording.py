@@ -12,14 +12,14 @@ from ingle.tensor.call_steps import CallSteps
 from ingle.tensor.callers import is_own
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, Shape
 from ingle.tensor.device import Device, backend_of
-from ingle.tensor.dispatch import execute_body, highest
+from ingle.tensor.dispatch import execute_body, highest, wrap
 from ingle.tensor.dtypes import DType
 from ingle.tensor.errors import GradientError
 from ingle.tensor.moving import moved
 from ingle.tensor.operation import Op, Operation, VjpRule, infer
 from ingle.tensor.ops._rules import sum_to
 from ingle.tensor.ops.elementwise.detaching import STOP_GRADIENT
-from ingle.tensor.prepared import PreparedCalls
+from ingle.tensor.prepared import PreparedCalls, known_body
 from ingle.tensor.programs import Program, is_unrolled
 from ingle.tensor.programs.tracer import user_line
 
@@ -108,7 +108,7 @@ class Autodiff:
             plan = _Plan(operation, tuple(p is not None for p in parents))
             _plans[operation, wanted] = plan
         if plan.expand:
-            return execute_body(op, inputs, self.device)
+            return _of_body(op, inputs, self.device)
         if plan.training is not None:
             op = plan.training.op(**op.attributes)
         # Below the first level there is only the device's own backend.
@@ -173,6 +173,16 @@ def _extended(
         return None
     op, more = plan.extend(op, plan.needs, where)
     return op, [*inner, *more]
+
+
+def _of_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tuple[Handle, ...]:
+    """What the body of an operation returns: its operations, where they are known."""
+    operands = tuple([x.value if type(x) is Scalar else wrap(x) for x in inputs])  # type: ignore[arg-type]
+    body: Any = op.operation.body
+    found = known_body(body, operands, {**op.attributes})
+    if found is None:
+        return execute_body(op, inputs, where)
+    return tuple([x._handle for x in found]) if type(found) is tuple else (found._handle,)  # type: ignore[union-attr]
 
 
 class _Plan:

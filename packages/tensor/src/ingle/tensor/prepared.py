@@ -140,6 +140,7 @@ class PreparedCalls:
         args: Args,
         options: Options,
         weak: bool,
+        is_body: bool = False,
     ) -> None:
         """Takes notice of a call that is not known; what comes twice is, from then on."""
         if _is_of_a_plan(key):
@@ -151,7 +152,7 @@ class PreparedCalls:
             return
         self._seen.discard(key)
         try:
-            found = steps_of(backend, function, args, options, weak)
+            found = steps_of(backend, function, args, options, weak, is_body)
         except Exception as error:  # what is wrong with the call, it will say itself
             if is_from_outside(error):
                 raise
@@ -200,8 +201,8 @@ def remembered(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def _answering(
-    creates: bool, weak: bool
-) -> Callable[[Function, Args, Options], Result | None]:  # fmt: skip
+    creates: bool, weak: bool, is_body: bool = False
+) -> Callable[[Function, Args, Options], Result | None]:
     def answer(call: Function, args: Args, options: Options) -> Result | None:
         values = (*args, *options.values()) if options else args
         log: Any = None
@@ -256,10 +257,15 @@ def _answering(
             former = calls.former(tuple(key))
             if former is not None:
                 return former.run(backend, given)
-            calls.note(tuple(key), backend, call, args, options, weak)
+            calls.note(tuple(key), backend, call, args, options, weak, is_body)
         return None
 
     return answer
+
+
+known_body = _answering(creates=False, weak=False, is_body=True)
+"""What answers a call of an operation's body, with its operands and attributes, that is known on
+the backend of the operands."""
 
 
 def _read(

@@ -16,7 +16,7 @@ from .operation import Op, infer
 
 def steps_of(
     backend: Backend, function: Callable[..., Any], args: tuple[Any, ...], options: dict[str, Any],
-    weak: bool,
+    weak: bool, is_body: bool = False,
 ) -> CallSteps | None:  # fmt: skip
     """What a call comes to; None where that is not operations alone whose results it returns.
 
@@ -24,11 +24,13 @@ def steps_of(
         backend: of all tensors.
         function, args, options: the call.
         weak: whether numbers of the type `float` may have another value in the next call.
+        is_body: whether it is of the body of any operation, which may look at whether there are
+            values.
 
     Raises:
         Exception: what is wrong with the call; a `TraceError` where it looks at values.
     """
-    probe = _CallProbe(backend, weak)
+    probe = _CallProbe(backend, weak, _Unread if is_body else _Unknown)
     stood = [probe.stand_in(x) for x in args]
     named = {name: probe.stand_in(x) for name, x in options.items()}
     made = call_staged(probe, function, *stood, **named)
@@ -75,6 +77,16 @@ class _Unknown(Handle):
         self.shape, self.dtype = aval
 
 
+class _Unread(_Unknown):
+    """Likewise, where nobody may ask whether there is a value."""
+
+    __slots__ = ()
+
+    @property
+    def abstract(self) -> bool:  # type: ignore[override]
+        raise TraceError("the body looks at whether there are values")
+
+
 class _CallProbe:
     """Notes what it is asked to execute, above all other backends, and computes nothing.
 
@@ -86,8 +98,9 @@ class _CallProbe:
 
     level = 1 << 30
 
-    def __init__(self, below: Backend, weak: bool) -> None:
+    def __init__(self, below: Backend, weak: bool, unknown: type[_Unknown]) -> None:
         self._weak = weak
+        self._unknown = unknown
         self.inner = below
         self.device = below.device
         self.name = f"probe({below.name})"
@@ -101,7 +114,7 @@ class _CallProbe:
         if any(x.backend is not self and type(x) is not Scalar for x in inputs):
             raise self._refused(f"{op.operation.name} takes a tensor that is no argument")
         self.steps.append((op, inputs))
-        results = [_Unknown(self, aval) for aval in infer(op, inputs)]
+        results = [self._unknown(self, aval) for aval in infer(op, inputs)]
         self.made += results
         return tuple(results)
 
@@ -124,7 +137,7 @@ class _CallProbe:
         """What stands in the call for one of its arguments."""
         kind = type(x)
         if kind is dispatch.tensor_type or hasattr(kind, "__ingle_tensor__"):
-            handle = _Unknown(self, Aval(x.shape, x.dtype))
+            handle = self._unknown(self, Aval(x.shape, x.dtype))
             self.given.append(handle)
             return dispatch.wrap(handle)
         if kind is float and self._weak:
