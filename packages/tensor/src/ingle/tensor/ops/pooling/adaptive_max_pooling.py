@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from functools import reduce
 from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
@@ -17,13 +18,16 @@ from .._guarding import guarded
 from .._rules import REAL
 from ..convolution._windows import Ints
 from ..creation.conversion import asarray
+from ..elementwise.extrema import maximum
 from ..elementwise.where import where
 from ..images._places import add_at
 from ..indexing.gathering import take, take_along_axis
 from ..movement.shapes import permute_dims, reshape
+from ..reductions.basic import max as reduce_max
 from ..reductions.searching import argmax
 from .adaptive_pooling import (
     CASES,
+    SHORT,
     Size,
     clipped_windows,
     shape_rule,
@@ -183,9 +187,23 @@ def _max_body(x: Tensor, *, size: Ints) -> tuple[Tensor, Tensor]:
     shape = (*x.shape[:2], *size)
     kept = where(mask, reshape(windowed, (*x.shape[:2], *flat)), lowest(x.dtype))
     best = reshape(argmax(kept, axis=-1), (*shape, 1))
-    values = take_along_axis(kept, best, axis=-1)
     places = take_along_axis(reshape(table, (1, 1, *flat)), best, axis=-1)
-    return reshape(values, shape), reshape(places, shape)
+    return _largest_of(x, size), reshape(places, shape)
+
+
+def _largest_of(x: Tensor, size: Ints) -> Tensor:
+    """The largest elements alone, which is all that is computed where nobody asks for places."""
+    for axis, count in enumerate(size, 2):
+        start, length = windows_of(x.shape[axis], count)
+        longest = int(length.max(initial=1))
+        # The last element of a window stands in for what a longer one has behind it.
+        at = np.minimum(start[:, None] + np.minimum(np.arange(longest), length[:, None] - 1),
+                        max(0, x.shape[axis] - 1))  # fmt: skip
+        if longest > SHORT:
+            x = reduce_max(take(x, asarray(at, device=x.device), axis=axis), axis=axis + 1)
+        else:
+            x = reduce(maximum, [take(x, asarray(i, device=x.device), axis=axis) for i in at.T])
+    return x
 
 
 def _alike(x: Tensor, size: Ints) -> tuple[Tensor, Tensor]:

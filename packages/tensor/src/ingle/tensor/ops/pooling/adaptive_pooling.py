@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 Size = int | Sequence[int | None]
-_SHORT = 16
+SHORT = 16
 """Elements of a window up to which each is an operation of its own."""
 
 
@@ -166,7 +166,7 @@ def _average_along(x: Tensor, axis: int, count: int) -> Tensor:
 def _window_sums(x: Tensor, axis: int, first: np.ndarray, length: np.ndarray) -> Tensor:
     """Sums over windows of an axis: of short ones, an element of all windows at a time."""
     rest = (1,) * (x.ndim - axis - 1)
-    if int(length.max(initial=1)) > _SHORT:
+    if int(length.max(initial=1)) > SHORT:
         return _long_sums(x, axis, first, length)
     total: Tensor | None = None
     for tap in range(max(1, int(length.max(initial=1)))):
