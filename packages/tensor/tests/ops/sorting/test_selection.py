@@ -76,6 +76,13 @@ def test_quantile(like_torch: Any, interpolation: str, axis: int | None, keepdim
 def test_quantiles_of_odd_values() -> None:
     x = np.asarray([1.0, np.inf, np.inf, 2.0])
     np.testing.assert_array_equal(it.quantile(it.asarray(x), [0.25, 0.9]).numpy(), [1.75, np.inf])
+    # Between minus infinity and a number lies minus infinity, and nothing between both infinities.
+    x = np.asarray([-np.inf, -np.inf, 1.0, np.inf])
+    shares = [0.0, 0.1, 0.5, 0.9, 1.0]
+    expected = [-np.inf, -np.inf, -np.inf, np.inf, np.inf]
+    np.testing.assert_array_equal(it.quantile(it.asarray(x), shares).numpy(), expected)
+    both = it.asarray([-np.inf, np.inf])
+    assert np.isnan(it.quantile(both, 0.5).item())
     assert np.isnan(it.quantile(it.asarray([1.0, NAN]), 0.0).item())
     assert it.quantile(it.asarray([1, 2, 3]), 0.5).dtype is it.float32
     half = it.quantile(it.asarray(np.arange(100), dtype="bfloat16"), it.asarray(0.5))

@@ -307,8 +307,8 @@ def between(at: Tensor, interpolation: str, pick: Callable[[Tensor], Tensor]) ->
     below, above = pick(low), pick(high)
     share = at - low if interpolation == "linear" else where(high > low, 0.5, 0.0)
     share = astype(share, below.dtype)
-    # Two equal infinities must not be subtracted from each other.
-    apart = (share > 0) & ((above != below) | isfinite(above))
+    # Two equal infinities must not be subtracted from each other, nor one from what lies above it.
+    apart = (share > 0) & where(isfinite(above), isfinite(below), above != below)
     return where(apart, below + where(apart, above - below, 0) * share, below)
 
 

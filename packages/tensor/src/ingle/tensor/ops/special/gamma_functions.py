@@ -84,12 +84,13 @@ def _lgamma(x: Tensor) -> Tensor:
     series = polynomial(inverse * inverse, _LGAMMA_SERIES) * inverse
     stirling = (large - 0.5) * (logarithm - 1) + (_HALF_LOG_TWO_PI - 0.5) + series
     found = where(far, stirling, below)
-    # gamma(x) gamma(-x) = -pi / (x sin(pi x))
+    # gamma(x) gamma(-x) = -pi / (x sin(pi x)); near 0 both are as large, and the product underflows.
     # Others take a half, where the sine has no pole: its gradient is theirs times 0.
-    turns = where(wide < 0, where(size == math.inf, 0.0, size), 0.5)
+    far_below = wide < -1e-20
+    turns = where(far_below, where(size == math.inf, 0.0, size), 0.5)
     sine = _sine(turns)
-    reflected = math.log(math.pi) - log(where(wide < 0, size, 0.5) * sine) - found
-    found = where(wide < 0, where(sine == 0, math.inf, reflected), found)
+    reflected = math.log(math.pi) - log(where(far_below, size, 0.5) * sine) - found
+    found = where(far_below, where(sine == 0, math.inf, reflected), found)
     return astype(where(wide == -math.inf, math.inf, found), x.dtype)
 
 
