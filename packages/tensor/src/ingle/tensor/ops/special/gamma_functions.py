@@ -84,7 +84,7 @@ def _lgamma(x: Tensor) -> Tensor:
     series = polynomial(inverse * inverse, _LGAMMA_SERIES) * inverse
     stirling = (large - 0.5) * (logarithm - 1) + (_HALF_LOG_TWO_PI - 0.5) + series
     found = where(far, stirling, below)
-    # gamma(x) gamma(-x) = -pi / (x sin(pi x)); near 0 both are as large, and the product underflows.
+    # gamma(x) gamma(-x) = -pi / (x sin(pi x)). Near 0 both are as large; the product underflows.
     # Others take a half, where the sine has no pole: its gradient is theirs times 0.
     far_below = wide < -1e-20
     turns = where(far_below, where(size == math.inf, 0.0, size), 0.5)
