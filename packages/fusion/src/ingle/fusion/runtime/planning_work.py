@@ -27,9 +27,9 @@ SLICE, LEAST_SLICE, LATER = 3, 64, 24
 plan, but not too few; and as many again for so many slices before it, so that there is an end."""
 AHEAD = 32
 """Operations from which on what all plans need is compiled beside one that is made at once."""
-SLICES_OF_A_FORM = 16
+SLICES_OF_A_FORM = 4
 """So many at once for a plan that others wait for: operations run on new shapes meanwhile, which
-takes that much longer."""
+takes longer."""
 PART_OF_A_SLICE = 0.125
 """So much at once of a plan for later processes: a slice takes several runs of a plan's time."""
 SLICES_OF_A_PIECE = 4

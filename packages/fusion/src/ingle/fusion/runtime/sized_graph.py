@@ -26,12 +26,9 @@ from .sized_records import stored_sized_plans
 if TYPE_CHECKING:
     from ..fusion import Fusion
 
-AT_ONCE, MOST_NODES = 32, 512
+AT_ONCE, MOST_NODES = 12, 512
 """Operations of a graph up to which its plan for all sizes is made at once, and up to which there
 is one."""
-MOST_AGAIN = 128
-"""Likewise where there are plans for other sizes of the form: those that come now are a case of
-their own for each operation as well, so that a run without a plan makes as many."""
 STEPS = 24
 """Of planning in a slice of such a plan, for each operation."""
 MOST_BYTES = 1 << 24
@@ -93,8 +90,7 @@ class SizedGraph:
         graph, calls = self._graph, self._calls
         if not self._may_be_made():
             return None
-        most = MOST_AGAIN if calls.serves else AT_ONCE
-        sliced = len(graph.nodes) > most and is_sliced()
+        sliced = len(graph.nodes) > AT_ONCE and is_sliced()
         steps = STEPS * len(graph.nodes) if sliced else 0
         calls.note(graph, numbers, partial(any_size_plan, self._device, self._fusion), steps)
         return True if self.found() else None if calls.gave_up else False
