@@ -122,8 +122,8 @@ def _pays(
     both = features * channels
     lanes = target().width // SIZES["float32"]
     tall, wide = patches
-    # Vectors go along a row of patches, whose last one may be short; columns of an image follow
-    # each other.
+    # Lines are turned, and results made, by vectors along a row of patches, whose last one may be
+    # short; columns of an image follow each other.
     short = -(-wide // lanes) * lanes / wide
     turned = tall * wide * (1 - OF_VECTORS + OF_VECTORS * short)
     turned *= lanes * (form.turning * channels + form.back * features)
