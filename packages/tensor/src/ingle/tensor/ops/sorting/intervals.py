@@ -23,6 +23,17 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 
+def are_even(low: float, high: float, count: int, dtype: DType) -> bool:
+    """Whether rounding moves no edge, and no quotient, by as much as a fourth of an interval."""
+    if dtype not in (float32, float64) or not low < high:
+        return False
+    width, eps = high - low, float(np.finfo(dtype.dtype).eps)
+    reach = max(abs(low), abs(high))
+    return 8 * eps * count * (1 + reach / width) < 0.25 and width < float(
+        np.finfo(dtype.dtype).max
+    )  # fmt: skip
+
+
 def interval_of(x: Tensor, edges: Tensor, /) -> Tensor:
     """For each element the interval that holds it: with its left edge, the last with both.
 
@@ -37,17 +48,6 @@ def interval_of(x: Tensor, edges: Tensor, /) -> Tensor:
     [0, 1, 1, 2]
     """
     return run2(INTERVAL_OF.op(), handle_of(x, "interval_of"), handle_of(edges, "interval_of"))
-
-
-def are_even(low: float, high: float, count: int, dtype: DType) -> bool:
-    """Whether rounding moves no edge, and no quotient, by as much as a fourth of an interval."""
-    if dtype not in (float32, float64) or not low < high:
-        return False
-    width, eps = high - low, float(np.finfo(dtype.dtype).eps)
-    reach = max(abs(low), abs(high))
-    return 8 * eps * count * (1 + reach / width) < 0.25 and width < float(
-        np.finfo(dtype.dtype).max
-    )  # fmt: skip
 
 
 def _rule(x: Aval, edges: Aval) -> Aval:
