@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakValueDictionary
 
 from . import dispatch
-from .contract import Scalar
+from .contract import Backend, Handle, Scalar
 from .dtypes import DType
 from .operation import Op, typed_key
 
@@ -69,21 +69,28 @@ class CallSteps:
         return dispatch.wrap(made[0]) if self.alone else tuple(map(dispatch.wrap, made))
 
 
-_known: WeakValueDictionary[object, CallSteps] = WeakValueDictionary()
+_known: WeakKeyDictionary[Backend, WeakValueDictionary[object, CallSteps]] = WeakKeyDictionary()
 
 
 def same_steps(
-    numbers: Sequence[tuple[int, DType]], constants: Sequence[Scalar],
-    steps: Sequence[CallStep], outputs: Sequence[int], alone: bool,
+    backend: Backend, given: Sequence[Any], numbers: Sequence[tuple[int, DType]],
+    constants: Sequence[Scalar], steps: Sequence[CallStep], outputs: Sequence[int], alone: bool,
 ) -> CallSteps:  # fmt: skip
     """The `CallSteps` of these: the same object as before while anybody holds that.
 
     Calls that are forgotten where there are many, and found out anew when they come again, are told
-    by it.
+    by it. What a backend runs steps by, and what it has recorded of them, is of operands of one
+    shape and dtype, so that others are another call, also where the operations are the same.
+
+    Args:
+        backend: of all operands.
+        given: handles of the shapes and dtypes that the call takes, and what else it takes.
     """
     told = tuple([(typed_key(c.value), c.dtype) for c in constants])
-    key = tuple(numbers), told, tuple(steps), tuple(outputs), alone
-    found = _known.get(key)
+    operands = tuple([(x.shape, x.dtype) if isinstance(x, Handle) else None for x in given])
+    key = operands, tuple(numbers), told, tuple(steps), tuple(outputs), alone
+    known = _known.setdefault(backend, WeakValueDictionary())
+    found = known.get(key)
     if found is None:
-        found = _known.setdefault(key, CallSteps(numbers, constants, steps, outputs, alone))
+        found = known.setdefault(key, CallSteps(numbers, constants, steps, outputs, alone))
     return found

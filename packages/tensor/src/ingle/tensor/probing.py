@@ -62,7 +62,8 @@ def steps_of(
     if not returned or min(outputs) < count:
         return None
     steps = [CallStep(op, tuple([places[id(x)] for x in inputs])) for op, inputs in probe.steps]
-    return same_steps([*numbers.items()], [*constants.values()], steps, outputs, alone)
+    pairs, extra = [*numbers.items()], [*constants.values()]
+    return same_steps(backend, probe.given, pairs, extra, steps, outputs, alone)
 
 
 class _Unknown(Handle):

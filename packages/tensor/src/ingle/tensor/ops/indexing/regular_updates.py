@@ -8,7 +8,7 @@ from typing import Any
 from ... import dispatch
 from ...call_steps import CallStep, CallSteps, same_steps
 from ...contract import Handle, Scalar, Shape
-from ...dtypes import LARGEST_EXPONENT, DType, bool_, int64
+from ...dtypes import LARGEST_EXPONENT, bool_, int64
 from ...operation import Op
 from ...prepared import prepared_calls
 from ..creation.filled import FULL
@@ -34,7 +34,7 @@ def piece_set(
     key = (piece_set, handle.shape, handle.dtype, sizes, steps, shape, of)
     known = calls.known.get(key) or calls.former(key)
     if known is None:
-        known = _steps(handle.dtype, of, sizes, steps, shape)
+        known = _steps(handle, given, sizes, steps, shape)
         if known is None:
             return None
         calls.keep(key, known)
@@ -58,16 +58,16 @@ def _operand(handle: Handle, value: Any) -> Handle | Scalar | None:
 
 
 def _steps(
-    dtype: DType, of: Shape | None, sizes: Shape, steps: Shape, shape: Shape
+    handle: Handle, given: Handle | Scalar, sizes: Shape, steps: Shape, shape: Shape
 ) -> CallSteps | None:
     """The operations on the tensor, the value and the starts; None where the value's shape does
     not fit."""
     first = count = 2 + len(sizes)
     ops: list[Op] = []
-    if of is None:
-        ops.append(FULL.op(shape=sizes, dtype=dtype))
+    if isinstance(given, Scalar):
+        ops.append(FULL.op(shape=sizes, dtype=handle.dtype))
     else:
-        short = of
+        of = short = given.shape
         while len(short) > len(shape) and short[0] == 1:
             short = short[1:]
         lead = len(shape) - len(short)
@@ -84,4 +84,4 @@ def _steps(
         taken.append(CallStep(op, (value,)))
         value, count = count, count + 1
     taken.append(CallStep(SLICE_UPDATE.op(steps=steps), (0, value, *range(2, first))))
-    return same_steps([], [], taken, [count], True)
+    return same_steps(handle.backend, [handle, given], [], [], taken, [count], True)

@@ -210,7 +210,8 @@ def piece_of(
         taken = [] if whole else [CallStep(_op(sizes, steps), tuple(range(count)))]
         if shape != sizes:
             taken.append(CallStep(RESHAPE.op(shape=shape), (count if taken else 0,)))
-        known = same_steps([], [], taken, [count + len(taken) - 1], True)
+        last = count + len(taken) - 1
+        known = same_steps(handle.backend, [handle], [], [], taken, [last], True)
         calls.keep(key, known)
     given = [handle] if whole else [handle, *map(scalar_start, starts)]
     return known.run(handle.backend, given)  # type: ignore[return-value]
