@@ -1,4 +1,4 @@
-"""A call on operands of other shapes and dtypes is another call, also where its operations are not."""
+"""A call on operands of other shapes and dtypes is another one, also of the same operations."""
 
 from __future__ import annotations
 
