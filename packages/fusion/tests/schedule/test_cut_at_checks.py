@@ -63,9 +63,12 @@ def test_few_kernels_behind_the_checks_go_with_the_last(
     assert lengths([Nest(FLAG), *between, Nest(STATE), *behind], [FLAG]) == expected
 
 
-def test_a_small_step_has_work_for_the_device_while_its_checks_are_waited_for() -> None:
-    calls = [Nest(FLAG), *[Product(n) for n in range(3)], Nest(9), Nest(STATE), Nest(50)]
-    assert lengths(calls, [FLAG]) == [1, 4, 2]
+@pytest.mark.parametrize(("products", "expected"), [(22, [1, 24]), (23, [1, 23, 2])])
+def test_a_small_step_is_launched_whole_behind_its_checks(
+    products: int, expected: list[int]
+) -> None:
+    calls = [Nest(FLAG), *[Product(n) for n in range(products)], Nest(STATE), Nest(50)]
+    assert lengths(calls, [FLAG]) == expected
 
 
 def test_plans_without_checks_are_cut_before_they_write_over_state() -> None:

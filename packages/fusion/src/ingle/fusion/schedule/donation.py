@@ -37,6 +37,9 @@ _FEW = 8
 """Kernels that take a device no longer than it takes the host to launch them by themselves."""
 _OF_A_PRODUCT = 3
 """Kernels that a product, or what a library computes, counts as."""
+_SMALL = 24
+"""Calls of a step that a device runs in less time than the host takes to launch it; where they are
+large, the wait for their checks is small beside them."""
 
 
 def cut(
@@ -51,7 +54,7 @@ def cut(
         waits: whether the run waits for them before it goes on. Else the last calls begin at the
             first that writes over something, and other calls end where the flags are known, so that
             the device has something to do while these are waited for; a few calls between the two
-            go with the last.
+            go with the last, and all of a small step.
     """
     if not schedule.steps or isinstance(schedule.steps[-1], HostStep):
         return schedule.steps
@@ -67,7 +70,8 @@ def cut(
         over = [n for n, call in enumerate(calls) if donations.taken.keys() & _written(call)]
         behind, first = max(known, default=0), min(over, default=len(calls))
         between = [isinstance(call, NestCall) or _OF_A_PRODUCT for call in calls[behind:first]]
-        places = {behind} if behind and sum(between) <= _FEW else {behind, first}
+        together = sum(between) <= _FEW or len(calls) - behind <= _SMALL
+        places = {behind} if behind and together else {behind, first}
     ends = [0, *sorted(places - {0, len(calls)}), len(calls)]
     return [*before, *[calls[a:b] for a, b in pairwise(ends)]]
 
