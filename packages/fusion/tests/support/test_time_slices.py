@@ -21,6 +21,7 @@ from ingle.fusion import PlanWarning, compile
 from ingle.fusion.ir.graph import read_log
 from ingle.fusion.record.log import current
 from ingle.fusion.runtime import graph_plans, planning_work
+from ingle.fusion.runtime.plan import ScheduledPlan
 from ingle.fusion.runtime.plan_cache import PlanCache
 from ingle.fusion.support import time_slices
 from ingle.fusion.support.time_slices import TimeSlices, WaitNotice, give_way, tick
@@ -350,6 +351,21 @@ def executable():
     made = graph_plans.GraphPlans(x.backend.inner, x.backend, read_log(log, (100,)))
     made.in_slices = True
     return made, x._handle.computed()
+
+
+def test_a_plan_of_plain_code_keeps_no_schedule(monkeypatch):
+    """It is as many objects as the rest, and who explains the code records it anew."""
+    monkeypatch.setattr(time_slices, "CORES", 1)
+    run, x = executable()
+    (expected,) = run([x], ())
+    while run.newest is None:
+        run([x], ())
+    assert isinstance(run.newest, ScheduledPlan)
+    assert not run.newest.is_explained
+    explained = run.plan(())
+    assert explained.schedule.steps
+    (found,) = run([x], ())
+    assert found.array.tobytes() == expected.array.tobytes()
 
 
 @pytest.mark.slow

@@ -264,10 +264,12 @@ class GraphPlans:
 
     def plan(self, numbers: Sequence[Any]) -> ScheduledPlan:
         """A plan that serves these numbers and was made here, of which more is known."""
-        for plan in self._plans:
-            if isinstance(plan, ScheduledPlan) and plan.host(*numbers) is not None:
+        for plan in [p for p in self._plans if p.host(*numbers) is not None]:
+            if isinstance(plan, ScheduledPlan) and plan.is_explained:
                 return plan
-        return self._made(numbers)
+        made = self._work.made(numbers, self.alike)
+        self._use(made)
+        return made
 
     def _waits(self, numbers: Sequence[Any]) -> bool:
         """Whether there is no plan: it is made in slices, of which some run here, or none can be.
@@ -297,8 +299,7 @@ class GraphPlans:
             plan = filled_graph(self._device, self._fusion, self._graph, numbers)
             if plan is None:
                 return False
-            self._use(plan)
-            _log("filled in", plan.schedule)
+            self._use_new(plan, "filled in")
         return True
 
     def keep(self, numbers: Sequence[Any]) -> bool:
@@ -347,9 +348,11 @@ class GraphPlans:
         self._use_new(plan)
         return plan
 
-    def _use_new(self, plan: ScheduledPlan) -> None:
+    def _use_new(self, plan: ScheduledPlan, how: str = "planned") -> None:
         self._use(plan)
-        _log("planned", plan.schedule)
+        _log(how, plan.schedule)
+        if self.in_slices:  # of plain code, which is explained by another recording
+            plan.forget_schedule()
 
     def _found(self, numbers: Sequence[Any], *, as_it_is: bool = False) -> CompiledPlan | None:
         """The plan that another process has made; it may be outdated if it is taken as it is."""

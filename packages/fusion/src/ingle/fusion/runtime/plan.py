@@ -236,15 +236,27 @@ class CompiledPlan:
 
 
 class ScheduledPlan(CompiledPlan):
-    """A plan that was made in this process.
-
-    Attributes:
-        schedule: which kernels compute the graph, and where in memory.
-    """
+    """A plan that was made in this process, of which more is known."""
 
     def __init__(
         self, device: KernelDevice, data: PlanData, host_ops: HostOps, schedule: Schedule,
         passing: bool, lines: Sequence[Line],
     ) -> None:  # fmt: skip
         super().__init__(device, data, host_ops, passing, lines)
-        self.schedule = schedule
+        self._schedule: Schedule | None = schedule
+
+    @property
+    def schedule(self) -> Schedule:
+        """Which kernels compute the graph, and where in memory."""
+        assert self._schedule is not None, "nobody explains it"
+        return self._schedule
+
+    @property
+    def is_explained(self) -> bool:
+        """Whether the schedule is still there."""
+        return self._schedule is not None
+
+    def forget_schedule(self) -> None:
+        """Nobody will ask for it: it is as many objects as all else of a plan, which the collector
+        goes through."""
+        self._schedule = None
