@@ -77,7 +77,7 @@ def test_another_length_plans_nothing(device, monkeypatch):
     gradients(net, 41, 1)
     few = len(planned)
     assert 0 < few <= 4  # some steps and one, forward and backward
-    for length in (43, 50, 61, 90):
+    for length in (43, 50, 61, 90, 4, 2, 7, 5):  # of few steps, too, though each is a short plan
         gradients(net, length, 2)
     assert len(planned) == few
     assert "scan" not in whole

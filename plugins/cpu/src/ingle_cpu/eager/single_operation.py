@@ -82,6 +82,7 @@ class SingleOperations:
         self._kernels: dict[Any, AnyShapeCall | None] = {}
         self._sized: dict[Any, OperationCalls] = {}
         self._chunks: dict[Any, Chunk] = {}
+        self._lengths: dict[Any, int] = {}
         self._drawn_shapes: dict[Any, int] = {}
         forget_at_registrations(self)
 
@@ -93,6 +94,7 @@ class SingleOperations:
         self._forms.clear()
         self._sized.clear()
         self._chunks.clear()
+        self._lengths.clear()
 
     def run(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
         """Runs one operation."""
@@ -162,7 +164,8 @@ class SingleOperations:
             return self._by_numpy(op, inputs)
         if traits.dynamic_shape or any(0 in a.shape for a in avals):
             return self._native
-        if has_pieces(op) and not any(a.dtype.name in HALVES for a in avals):
+        is_loop = operation.loop is not None and not any(a.dtype.name in HALVES for a in avals)
+        if is_loop and (self._varies_in_length(op) or has_pieces(op)):
             return self._by_turns(op, avals, inputs)
         known = self._legality.answer(op, avals).way != "other"
         if not known and operation.body is None:
@@ -171,6 +174,14 @@ class SingleOperations:
         if traits.kind == "elementwise" and same == 1:
             return self._for_all_shapes(op, avals, inputs)
         return self._for_all_sizes(op, avals, inputs)
+
+    def _varies_in_length(self, op: Op) -> bool:
+        """Whether a loop has come with another number of steps: a plan that writes them all out
+        would be made for each."""
+        assert op.operation.loop is not None
+        loop = op.operation.loop(op)
+        known = self._lengths.setdefault(loop.of_length(1), loop.length)
+        return 0 < loop.length != known
 
     def _by_turns(self, op: Op, avals: Sequence[Aval], inputs: Sequence[Handle | Scalar]) -> Run:
         """How a loop runs that a plan would write out step by step."""
