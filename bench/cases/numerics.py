@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .case import Case, N, case, cases, fixed, normal, positive_definite
+from .case import Case, N, case, cases, constant, fixed, normal, positive_definite
 
 MATRICES = normal(64, N, 64)
 SQUARE = positive_definite(64, N, N)
@@ -51,6 +51,8 @@ NUMERICS: tuple[Case, ...] = (
     *[case(f"linalg.{name}", SQUARE, n=32) for name in (
         "inv", "cholesky", "det", "slogdet", "eigh", "eigvalsh", "qr", "svd", "svdvals", "pinv",
         "matrix_rank")],
+    *[case(f"linalg.{name}/large", constant(normal(N, N)), n=256, torch=f"linalg.{name}")
+      for name in ("lu", "lu_factor", "eigvals", "matrix_exp")],
     *[case(f"linalg.{name}/large", positive_definite(N, N), n=256, torch=f"linalg.{name}")
       for name in ("inv", "cholesky", "eigh", "qr", "svd")],
     *[case(f"linalg.{name}/stacks", STACKS, n=4096, torch=f"linalg.{name}") for name in (

@@ -48,6 +48,7 @@ VISION: tuple[Case, ...] = (
     case("adaptive_avg_pool2d/1", IMAGES, n=56, output_size=1, torch="adaptive_avg_pool2d"),
     case("adaptive_avg_pool2d/7", IMAGES, n=56, output_size=7, torch="adaptive_avg_pool2d"),
     case("adaptive_avg_pool2d/uneven", IMAGES, n=56, output_size=15, torch="adaptive_avg_pool2d"),
+    case("adaptive_avg_pool2d/long", IMAGES, n=200, output_size=3, torch="adaptive_avg_pool2d"),
     case("adaptive_max_pool2d/7", IMAGES, n=56, output_size=7, torch="adaptive_max_pool2d"),
     case("adaptive_max_pool2d/uneven", IMAGES, n=56, output_size=15, torch="adaptive_max_pool2d"),
     _fractional("fractional_max_pool2d"),
