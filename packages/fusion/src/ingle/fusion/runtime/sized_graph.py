@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 AT_ONCE, MOST_NODES = 12, 512
 """Operations of a graph up to which its plan for all sizes is made at once, and up to which there
 is one."""
-STEPS = 24
-"""Of planning in a slice of such a plan, for each operation."""
+STEPS, STEPS_AGAIN = 24, 8
+"""Of planning in a slice of such a plan, for each operation; the second number where there are
+plans for other sizes, which those of images are many cases of."""
 MOST_BYTES = 1 << 24
 """Of outputs, up to which it does not matter that such a run writes over none of its inputs."""
 RUNS = 256
@@ -91,7 +92,7 @@ class SizedGraph:
         if not self._may_be_made():
             return None
         sliced = len(graph.nodes) > AT_ONCE and is_sliced()
-        steps = STEPS * len(graph.nodes) if sliced else 0
+        steps = (STEPS_AGAIN if calls.serves else STEPS) * len(graph.nodes) if sliced else 0
         calls.note(graph, numbers, partial(any_size_plan, self._device, self._fusion), steps)
         return True if self.found() else None if calls.gave_up else False
 
