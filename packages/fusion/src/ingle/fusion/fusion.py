@@ -85,6 +85,8 @@ class Fusion:
                     if made is not None:
                         return made
                 return self.record_anew(op, inputs)
+            if log.at is None:  # as `record`, by one frame less
+                return log.record_steps(op, inputs)
         return log.record(op, inputs)
 
     def expand(self, op: Op, inputs: Sequence[Handle | Scalar]) -> tuple[Handle, ...]:
