@@ -11,7 +11,7 @@ import pytest
 import ingle.tensor as it
 from ingle.autodiff import recording, vmap
 from ingle.tensor import probing
-from ingle.tensor.errors import TraceError
+from ingle.tensor.errors import OutOfRangeError, TraceError
 
 rng = np.random.default_rng(3)
 LABELS = [1, 2, 0, -100]
@@ -74,6 +74,18 @@ def test_second_derivatives_and_batches_go_through_known_bodies():
         small = np.abs(d) <= 0.5
         want = np.where(small, d * d / 2, 0.5 * (np.abs(d) - 0.25)).mean(1)
         np.testing.assert_allclose(rows.numpy(), want)
+
+
+def test_an_error_of_a_known_body_names_the_operation():
+    with it.device("numpy"):
+        x = it.asarray(rng.standard_normal((4, 3)).astype(np.float32)).require_grad()
+        for turn in range(5):
+            labels = it.asarray([0, 1, 2, 1 if turn in (1, 2, 3) else 7])
+            if turn in (1, 2, 3):
+                it.nll_loss(x, labels).numpy()
+                continue
+            with pytest.raises(OutOfRangeError, match=r"^nll_loss: .* 7"):
+                it.nll_loss(x, labels)
 
 
 def test_a_body_that_asks_whether_there_are_values_is_never_known():

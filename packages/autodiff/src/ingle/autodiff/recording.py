@@ -12,9 +12,9 @@ from ingle.tensor.call_steps import CallSteps
 from ingle.tensor.callers import is_own
 from ingle.tensor.contract import Aval, Backend, Handle, Scalar, Shape
 from ingle.tensor.device import Device, backend_of
-from ingle.tensor.dispatch import execute_body, highest, wrap
+from ingle.tensor.dispatch import execute_body, highest, told_of, wrap
 from ingle.tensor.dtypes import DType
-from ingle.tensor.errors import GradientError
+from ingle.tensor.errors import GradientError, IngleError
 from ingle.tensor.moving import moved
 from ingle.tensor.operation import Op, Operation, VjpRule, infer
 from ingle.tensor.ops._rules import sum_to
@@ -179,7 +179,13 @@ def _of_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tuple[
     """What the body of an operation returns: its operations, where they are known."""
     operands = tuple([x.value if type(x) is Scalar else wrap(x) for x in inputs])  # type: ignore[arg-type]
     body: Any = op.operation.body
-    found = known_body(body, operands, {**op.attributes})
+    try:
+        found = known_body(body, operands, {**op.attributes})
+    except IngleError as error:
+        told = told_of(op, error)
+        if told is error:
+            raise
+        raise told from None
     if found is None:
         return execute_body(op, inputs, where)
     return tuple([x._handle for x in found]) if type(found) is tuple else (found._handle,)  # type: ignore[union-attr]

@@ -460,15 +460,19 @@ def execute_body(op: Op, inputs: Sequence[Handle | Scalar], where: Device) -> tu
     try:
         result = call_on(where, body, *operands, **op.attributes)
     except IngleError as error:
-        told, explainer = spoken_by(op.operation.name, error), _explainer
-        if explainer is not None:
-            told = explainer(op, told)
+        told = told_of(op, error)
         if told is error:
             raise
         raise told from None
     if isinstance(result, tuple):
         return tuple(r._handle for r in result)
     return (result._handle,)
+
+
+def told_of(op: Op, error: IngleError) -> IngleError:
+    """What an error of a composite's body says, in the name of the operation."""
+    told, explainer = spoken_by(op.operation.name, error), _explainer
+    return told if explainer is None else explainer(op, told)
 
 
 def aval_of(x: Handle | Scalar) -> Aval:
