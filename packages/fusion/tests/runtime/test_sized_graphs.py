@@ -33,6 +33,7 @@ def runs(monkeypatch):
     monkeypatch.setattr(log_families, "DEAREST", float("inf"))
     monkeypatch.setattr(plan_cache.PlanCache, "_recall", lambda *_: None)
     monkeypatch.setattr(sized_graph.owning, "part", 1.0)
+    monkeypatch.setenv("INGLE_PLAN_SLICES", "0")  # there is a plan from the second sizes on
     forget_plans(monkeypatch)
     return found
 
