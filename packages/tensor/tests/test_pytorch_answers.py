@@ -21,6 +21,7 @@ VALUES: dict[str, Any] = {
     "v": draw(size=4), "w": draw(size=4), "z": draw(size=(4, 4)) + 1j * draw(size=(4, 4)),
     "far": np.array([-9.0, -1.5, 0.0, 0.5, 3.0]), "p": np.array([0.1, 0.5, 0.99]),
     "tiny": np.array([1e-12, 0.5, 0.0, -1.0]), "count": np.array([2.0, 0.0, 0.0, 0.0]),
+    "odd": np.array([3.0, np.nan, np.inf, -1.0]),
     "mirror": np.diag([-1.0, 1.0, 2.0]), "flags": np.array([True, False, True, True]),
     "whole": np.array([7, -7, 3]), "other": np.array([2, 2, -2]),
 }  # fmt: skip
@@ -70,6 +71,8 @@ ndtri: torch.special.ndtri(p)
 pdist: torch.nn.functional.pdist(x)
 polar: torch.polar(v, w), r=v angle=w
 range: torch.arange(2.0, 8.5, 1.5), start=2.0 end=8.0 step=1.5
+range: torch.arange(2.0, 7.9, 1.5), start=2.0 end=7.9 step=1.5
+range: torch.arange(3.0, -0.5, -1.0), start=3.0 end=0.0 step=-1.0
 rsub: torch.rsub(a, b)
 sgn: torch.sgn(z), x=z
 std_mean: torch.std_mean(x)
@@ -80,6 +83,9 @@ vdot: torch.vdot(z[0], z[1]), a=z[0] b=z[1]
 view_as_real: torch.view_as_real(z), x=z
 var_mean: torch.var_mean(x)
 xlog1py: torch.special.xlog1py(count, tiny), x=count y=tiny
+xlog1py: torch.special.xlog1py(count, odd), x=count y=odd
+entr: torch.special.entr(odd), x=odd
+ndtr: torch.special.ndtr(odd), x=odd
 linalg.vander: torch.linalg.vander(v), x=v
 linalg.tensorinv: torch.linalg.tensorinv(x.reshape(2, 2, 4)), shape=(4,2,2)
 linalg.cholesky_ex: torch.linalg.cholesky(z@z.mH), x=z@it.conj(z).mT

@@ -25,7 +25,7 @@ gammaincc: it.igammac(a, x)
 ndtr: it.erfc(-x / 2**0.5) / 2
 ndtri: 2**0.5 * it.erfinv(2 * p - 1)
 entr: it.where(x < 0, -it.inf, -it.xlogy(x, x))
-xlog1py: it.where(x == 0, 0, x * it.log1p(y))
+xlog1py: it.where((x == 0) & ~it.isnan(y), 0, x * it.log1p(y))
 i0e: it.i0(x) * it.exp(-it.abs(x)), for numbers of which exp is finite
 i1e: it.i1(x) * it.exp(-it.abs(x)), for numbers of which exp is finite
 baddbmm addmm addmv: beta * c + alpha * (a @ b)
@@ -167,7 +167,7 @@ normal_: it.random.normal(x.shape)
 uniform_: it.random.uniform(x.shape)
 random_: it.random.randint(low, high, x.shape)
 bernoulli_: it.random.bernoulli(p, x.shape)
-range: it.arange(start, end + step, step)
+range: start + step * it.arange(math.floor((end - start) / step) + 1)
 repeat_interleave: it.repeat(x, n, axis=...)
 rrelu: it.leaky_relu(x, slope)
 scatter_add: it.put_along_axis(x, i, y, axis=..., reduce="sum")

@@ -45,6 +45,8 @@ def test_small_and_large_integers_in_one_list_are_exact_as_uint64() -> None:
     assert it.asarray([5.5, 2.0], dtype=it.uint64).tolist() == [5, 2]
     with pytest.raises(DTypeError, match="the number -1 does not fit uint64"):
         it.asarray([-1, far], dtype=it.uint64)
+    with pytest.raises(DTypeError, match="the number -3 does not fit uint64"):
+        it.asarray([np.int64(-3), np.uint64(far)], dtype=it.uint64)
 
 
 @pytest.mark.parametrize(

@@ -273,12 +273,13 @@ def _whole_again(obj: Any, values: np.ndarray) -> np.ndarray:
     numbers = np.asarray(obj, object)
     if not all(isinstance(n, (int, np.integer)) for n in numbers.flat):
         return values
+    whole = [int(n) for n in numbers.flat]  # NumPy's own integers would wrap
     try:
-        return numbers.astype(np.uint64)
+        return np.array(whole, np.uint64).reshape(numbers.shape)
     except OverflowError:
-        low = min(numbers.flat)
+        low = min(whole)
         raise DTypeError(
-            f"asarray: the number {low if low < 0 else max(numbers.flat)} does not fit uint64 "
+            f"asarray: the number {low if low < 0 else max(whole)} does not fit uint64 "
             "(0 to 18446744073709551615); ask for a wider dtype"
         ) from None
 
