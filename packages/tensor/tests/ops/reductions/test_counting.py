@@ -89,6 +89,14 @@ def test_histogram(bins: Any, limits: Any, weighted: bool, density: bool) -> Non
     np.testing.assert_allclose(edges.numpy(), expected[1])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_histogram_of_numbers_to_whose_width_intervals_are_infinite(dtype: str) -> None:
+    low, high = (np.array([1, 9]) * np.finfo(dtype).smallest_normal / 8).tolist()
+    x = np.linspace(low, high, 50).astype(dtype)
+    got, edges = it.histogram(it.asarray(x), 10, range=(low, high))
+    np.testing.assert_array_equal(got.numpy(), np.histogram(x, edges.numpy())[0])
+
+
 def test_histogram_of_nothing() -> None:
     counts, edges = it.histogram(it.zeros(0), 2)
     assert (counts.tolist(), edges.tolist()) == ([0.0, 0.0], [0.0, 0.5, 1.0])

@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 
 def are_even(low: float, high: float, count: int, dtype: DType) -> bool:
-    """Whether rounding moves no edge, and no quotient, by as much as a fourth of an interval."""
+    """Whether rounding moves no edge, and no quotient, by as much as a fourth of an interval, and
+    neither the width nor intervals to it leave the range of the dtype's normal numbers."""
     if dtype not in (float32, float64) or not low < high:
         return False
-    width, eps = high - low, float(np.finfo(dtype.dtype).eps)
-    reach = max(abs(low), abs(high))
-    return 8 * eps * count * (1 + reach / width) < 0.25 and width < float(
-        np.finfo(dtype.dtype).max
-    )  # fmt: skip
+    width, of = high - low, np.finfo(dtype.dtype)
+    if not count * float(of.smallest_normal) < width < float(of.max):
+        return False
+    return 8 * float(of.eps) * count * (1 + max(abs(low), abs(high)) / width) < 0.25
 
 
 def interval_of(x: Tensor, edges: Tensor, /) -> Tensor:
