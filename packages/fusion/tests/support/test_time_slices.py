@@ -29,6 +29,7 @@ from ingle.tensor.control.calling import region
 from ingle.tensor.dispatch import wrap
 from ingle.tensor.operation import OPERATIONS
 from ingle.tensor.programs import Aval, trace
+from ingle.testkit.bits import same_bits
 
 SLICE, LEAST_SLICE = planning_work.SLICE, planning_work.LEAST_SLICE
 MANY = 32
@@ -365,7 +366,7 @@ def test_a_plan_of_plain_code_keeps_no_schedule(monkeypatch):
     explained = run.plan(())
     assert explained.schedule.steps
     (found,) = run([x], ())
-    assert found.array.tobytes() == expected.array.tobytes()
+    assert same_bits(found.array, expected.array)
 
 
 @pytest.mark.slow
@@ -535,7 +536,8 @@ def test_an_interrupted_plan_goes_on_in_its_thread(monkeypatch):
     assert len(set(threading.enumerate()) - before) <= 1
 
 
-def test_a_dropped_plan_ends_its_thread():
+def test_a_dropped_plan_ends_its_thread(monkeypatch):
+    monkeypatch.setattr(time_slices, "MOST", 1000)  # whatever earlier tests left half done
     before = len(threads())
     run, x = executable()
     run([x], ())
