@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
+from weakref import ref
 
 import numpy as np
 import pytest
@@ -418,3 +419,21 @@ def test_what_is_interrupted_has_left_nothing_or_all(backend, ways, known):
         if found is not None:
             return
     pytest.fail("each of so many lines was interrupted")
+
+
+def test_a_log_that_has_run_holds_nothing_of_a_call_that_was_not_known(backend):
+    def turn(call: Callable[[Any], Any]) -> None:
+        new_stream(backend)
+        x = it.asarray(np.ones((2, 3))) + 1.0
+        for _ in range(8):
+            x = it.softmax(x * 2.0, axis=1)
+        call(x).numpy()
+
+    for _ in range(4):
+        turn(lambda x: x + 1.0)
+    backend._threads.streams.points.credit = 0
+    weights = [it.asarray(np.ones((3, 3)))]
+    held = ref(weights[0]._handle)
+    turn(lambda x: it.linear(x, weights[0]))
+    weights.clear()
+    assert held() is None

@@ -21,6 +21,8 @@ from ingle.fusion.runtime import (
 from ingle.fusion.runtime.log_families import IN_VAIN
 from ingle.fusion.runtime.plan_cache import LASTING
 from ingle.fusion.symbolic import decompositions, families
+from ingle.fusion.symbolic.form import form_of
+from ingle.fusion.symbolic.generalization import generalized
 from ingle.testkit.bits import same_bits
 
 
@@ -238,3 +240,31 @@ def test_what_the_plans_for_all_sizes_do_not_hold_for_is_not_written_out_to_find
     run(600)
     assert counts["looked"] == 2
     assert not [graph for _, _, graph, *_ in written if len(graph.nodes) > 1], "more than one each"
+
+
+def test_sizes_that_are_equal_by_chance_are_no_mistake_of_a_plan_for_all(monkeypatch):
+    """Where sizes are equal, a graph has fewer numbers than others of its form: a plan for all of
+    these was made of such a graph by the numbers of the others, one place off."""
+    rng, asked = np.random.default_rng(5), []
+
+    def noted(graph, examples, apart=False):
+        asked.append(form_of(graph).numbers == tuple(examples[-1]))
+        return generalized(graph, examples, apart)
+
+    monkeypatch.setattr(pipeline, "generalized", noted)
+    with it.device("cpu"):
+        for height, width in ((9, 5), (4, 7), (11, 6), (8, 8), (5, 5), (10, 10)):
+            a = rng.standard_normal((1, 2, height, width)).astype(np.float32)
+            x = it.asarray(a).require_grad()
+            y = it.avg_pool2d(x, 2, stride=1, padding=1, count_include_pad=False)
+            got = (y * y).sum().backward()[x].numpy()
+            padded, ones = (np.pad(z, ((0, 0), (0, 0), (1, 1), (1, 1))) for z in (a, 0 * a + 1))
+            window = np.lib.stride_tricks.sliding_window_view
+            count = window(ones, (2, 2), (2, 3)).sum((4, 5))
+            out = window(padded, (2, 2), (2, 3)).sum((4, 5)) / count
+            want = np.zeros(padded.shape)
+            for i, j in np.ndindex(2, 2):
+                want[:, :, i : i + height + 1, j : j + width + 1] += 2 * out / count
+            np.testing.assert_allclose(got, want[:, :, 1:-1, 1:-1], rtol=1e-5, atol=1e-6)
+    assert asked
+    assert all(asked)

@@ -195,7 +195,7 @@ def any_size_plan(
         return None
     decomposed, rest = _decomposed(device, fusion, *samples[-1])
     last_one = written_out(decomposed, rest)
-    if decomposition is None:
+    if decomposition is None or (known.may_serve and not decomposition.writes(last, last_one)):
         made = _decomposed_for_all(device, fusion, *samples[-1], alike)
         others = [
             (numbers, written_out(*_decomposed(device, fusion, *sample)))
@@ -204,7 +204,7 @@ def any_size_plan(
         ]
         known.keep(made, [*others, (last, last_one)])
         decomposition = known.serving(last)
-    if decomposition is None:
+    if decomposition is None or not decomposition.writes(last, last_one):
         return None
     found = [decomposition.at(numbers) for numbers in alike]
     served = [w.form.numbers for w in found if w is not None]

@@ -259,7 +259,7 @@ class LazyStream(RepeatedLog):
         """Lets go of what the log ran on."""
         self.written, self.given, self.numbers = [], Inputs(), []
         self._handles, self._places = [], {}
-        self._asked, self._looked = {}, None
+        self._asked, self._looked, self._missed = {}, None, None
         self._former.forget()
 
     def _run(self, handles: Sequence[LazyHandle], donation: DonationState) -> None:

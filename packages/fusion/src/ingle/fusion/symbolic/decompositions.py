@@ -114,6 +114,12 @@ class SymbolicDecomposition:
         )
         return WrittenOut(Form(form.skeleton, inside), constants, rest)
 
+    def writes(self, numbers: Sequence[Any], written: WrittenOut) -> bool:
+        """Whether a graph with these numbers comes to one that was decomposed by itself, value by
+        value. Where sizes are equal by chance, that one has fewer numbers: equal ones are one."""
+        found = self.at(numbers)
+        return found is not None and found.form == written.form
+
     def nearby(self, numbers: Sequence[Any]) -> list[tuple[Any, ...]]:
         """What numbers a few graphs come to, decomposed, that are a little larger or smaller than
         one with these. They are examples of how sizes vary, each in its own way: real ones are few,
