@@ -14,7 +14,7 @@ import ingle.tensor as it
 from ingle.autodiff import vmap
 from ingle.tensor import random
 from ingle.tensor.errors import ArgumentError, DTypeError, OutOfRangeError, ShapeError
-from ingle.tensor.random import _elementary, _places
+from ingle.tensor.random import _elementary, _places, continuous
 
 N = 20000
 stats = scipy.stats
@@ -227,6 +227,25 @@ def test_a_few_numbers_drawn_by_one_program_are_those_drawn_one_operation_at_a_t
             draws = [[d(a, generator).tolist() for _ in range(2)] for _, d in BY_REJECTION]
         made.append([*draws, list(generator.state)])
     assert made[0] == made[1]
+
+
+def test_a_few_numbers_of_ever_other_shapes_are_drawn_again_where_they_are_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """One program for each shape is traced for the first shapes only; behind these a loop that
+    draws all again takes three times as long as what draws again what is left."""
+    asked: list[bool] = []
+    plain = continuous._log_gamma
+
+    def log_gamma(a: it.Tensor, *places: _places.AnyPlace) -> it.Tensor:
+        asked.append(isinstance(places[0], _places.TracedPlace))
+        return plain(a, *places)
+
+    monkeypatch.setattr(continuous, "_log_gamma", log_gamma)
+    with it.device("numpy"):
+        for size in range(3, 15):
+            random.gamma(it.full((size,), 0.7), dtype="float64")
+    assert asked[-6:] == [False] * 6
 
 
 def test_places_of_what_is_drawn_by_rejection_begin_anew_behind_the_last() -> None:

@@ -24,7 +24,12 @@ one, what is inside is recorded as it was written: logs that differ in sizes sha
 
 
 def call_known(
-    function: Known, facts: Hashable, given: Sequence[TensorLike], name: str
+    function: Known,
+    facts: Hashable,
+    given: Sequence[TensorLike],
+    name: str,
+    *,
+    otherwise: Callable[[], tuple[Tensor, ...]] | None = None,
 ) -> tuple[Tensor, ...]:
     """`function(facts, *given)` as one operation, which is traced once for all calls alike.
 
@@ -37,6 +42,7 @@ def call_known(
         facts: whatever else it depends on.
         given: the tensors.
         name: of the operation.
+        otherwise: gives the same where it is not traced, if that has a shorter way.
 
     >>> import ingle.tensor as it
     >>> from ingle.tensor.control.known_calls import call_known
@@ -49,9 +55,10 @@ def call_known(
     """
     handles = [handle_of(x, name, f"operand {i}") for i, x in enumerate(given)]
     where = handles[0].backend.device
+    written = otherwise or (lambda: function(facts, *map(wrap, handles)))
     if writing_down() or watched() or any(h.backend.device is not where for h in handles):
         # As it was written: for who looks at each operation, or names devices that differ.
-        return function(facts, *map(wrap, handles))
+        return written()
     avals = tuple([Aval(h.shape, h.dtype) for h in handles])
     kind = (function, facts, where, chosen_precision(), default_float(), default_int())
     key = (kind, avals)
@@ -59,7 +66,7 @@ def call_known(
     if op is None:
         count = _shapes.get(kind, 0)
         if count >= SHAPES:
-            return function(facts, *map(wrap, handles))
+            return written()
         program = program_of(lambda *tensors: function(facts, *tensors), avals, where)
         if len(_known) >= _LIMIT:
             _known.clear()

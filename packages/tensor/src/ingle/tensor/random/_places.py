@@ -76,7 +76,14 @@ def drawn_together(
         return drawing(dtype, places, *given)
     numbers = [places[0].key, *[p.counter for p in places]]
     state = ops.asarray(numbers, dtype=uint64, device=given[0].device)
-    (out,) = call_known(_traced, (drawing, dtype), [state, *given], name)
+    (out,) = call_known(
+        _traced,
+        (drawing, dtype),
+        [state, *given],
+        name,
+        # With numbers of places what is left is drawn again, not all.
+        otherwise=lambda: (drawing(dtype, places, *given),),
+    )
     return out
 
 
