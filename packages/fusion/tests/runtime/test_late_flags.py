@@ -295,6 +295,24 @@ def test_a_step_without_a_plan_waits_once_and_changes_nothing(opened: Opened) ->
     assert asked[asked.index("waits") :].count("launch") == 0
 
 
+def test_what_an_index_does_wrong_twice_is_told_once(opened: Opened) -> None:
+    """The gradient adds to the rows that were taken: both checks of a step fail."""
+    backend = opened()
+    cell = it.Cell(on_far(np.ones((5, 3), np.float32)))
+
+    def step(i: it.Tensor) -> None:
+        rows = it.take(cell.value, i, axis=0) * 2.0
+        cell.value = it.scatter_add(cell.value, i, rows, axis=0)
+        backend_of(Device("far")).flush((cell,))
+
+    for _ in range(3):
+        with pytest.raises(OutOfRangeError):
+            step(on_far([0, 5]))
+        backend_of(Device("far")).synchronize()
+    assert "launch" in backend.asked
+    np.testing.assert_array_equal(cell.value.numpy(), np.ones((5, 3)))
+
+
 def test_an_error_that_nobody_reads_is_told_at_synchronize(opened: Opened) -> None:
     opened()
     run, x, good, bad = indexed()

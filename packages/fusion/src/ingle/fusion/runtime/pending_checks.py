@@ -189,7 +189,8 @@ class PendingChecks:
             self._raise(next(f for number, f in list(self._found) if number > failures))
 
     def report(self) -> None:
-        """Waits for all checks, and raises what went wrong and nobody has heard of; each once."""
+        """Waits for all checks, and raises what went wrong and nobody has heard of; each once, and one
+        of those that a line asked for."""
         self.wait()
         if self._unheard:
             self._raise(self._unheard[0])
@@ -205,7 +206,8 @@ class PendingChecks:
             handle.check = None
 
     def _raise(self, failure: Failure) -> NoReturn:
-        self._unheard = [f for f in self._unheard if f is not failure]
+        # One wrong index fails each check of the operations that a line asks for together.
+        self._unheard = [f for f in self._unheard if f.asked != failure.asked]
         raise failure.to_raise()
 
     def _end_first(self) -> None:
