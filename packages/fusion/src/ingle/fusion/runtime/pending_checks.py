@@ -189,8 +189,8 @@ class PendingChecks:
             self._raise(next(f for number, f in list(self._found) if number > failures))
 
     def report(self) -> None:
-        """Waits for all checks, and raises what went wrong and nobody has heard of; each once, and one
-        of those that a line asked for."""
+        """Waits for all checks, and raises what went wrong and nobody has heard of; each once, and
+        one of those that a line asked for."""
         self.wait()
         if self._unheard:
             self._raise(self._unheard[0])
