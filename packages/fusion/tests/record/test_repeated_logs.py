@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +10,7 @@ from weakref import ref
 
 import numpy as np
 import pytest
+from interruptions import interrupted_at
 
 import ingle.tensor as it
 from ingle.autodiff import no_grad
@@ -285,30 +285,11 @@ def test_threads_that_read_each_others_values(backend):
         np.testing.assert_allclose(y.numpy(), 1.25, rtol=1e-6)
 
 
-def interrupted_at(count: int, function: Callable[[], Any]) -> Any:
-    """Calls a function, with Ctrl-C at one of the lines at which entries are written; None then."""
-    lines = iter(range(count))
-    names = {
-        "record", "record_call", "_gone_on", "_taken", "_key", "_note_reading", "_learned",
-        "answered", "_places_of", "note_call", "answer",
-    }  # fmt: skip
-
-    def trace(frame: Any, event: str, _: Any) -> Any:
-        if frame.f_code.co_name not in names:
-            return None
-        if event == "line" and next(lines, None) is None:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        return function()
-    except KeyboardInterrupt:
-        return None
-    finally:
-        sys.settrace(before)
+WRITING = {
+    "record", "record_call", "_gone_on", "_taken", "_key", "_note_reading", "_learned",
+    "answered", "_places_of", "note_call", "answer",
+}  # fmt: skip
+"""Functions that write entries down."""
 
 
 def test_public_calls_are_answered_by_where_they_come(backend, monkeypatch):
@@ -373,7 +354,7 @@ def test_public_calls_that_are_interrupted_leave_nothing_or_all(backend, known):
             backend._threads.streams.points.wanted()
         new_stream(backend)
         kept = it.exp(x)
-        found = interrupted_at(count, lambda: calls(kept))  # noqa: B023
+        found = interrupted_at(count, WRITING, lambda: calls(kept))  # noqa: B023
         again = calls(kept)
         for y in (again,) if found is None else (again, found):
             np.testing.assert_allclose(y.numpy(), [*want, 2.0, 2.0, *want], rtol=1e-6)
@@ -407,7 +388,7 @@ def test_what_is_interrupted_has_left_nothing_or_all(backend, ways, known):
         stream, before = backend._threads.streams.last, 2
         assert len(stream.written) == before
         del ways[:]
-        found = interrupted_at(count, two)
+        found = interrupted_at(count, WRITING, two)
         assert found is None or ways == ["known" if known else "learned"] * 2
         # An operation is there whole, with its inputs, or not at all.
         assert len(stream.written) in (before, before + 2, before + 4)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import gc
 import random
-import sys
 
 import numpy as np
 import pytest
+from interruptions import interrupted_at
 
 import ingle.tensor as it
 from ingle.autodiff import cached_backward
@@ -167,26 +167,8 @@ def test_what_fails_in_a_program_names_the_line_that_asked(backend):
     np.testing.assert_allclose(fine.numpy(), np.exp(Tensor(x).numpy()), rtol=1e-6)
 
 
-def interrupted_at(count, function):
-    """Calls a function, with Ctrl-C at one of the lines at which entries are written; None then."""
-    lines = iter(range(count))
-
-    def trace(frame, event, _):
-        if frame.f_code.co_name not in ("record_steps", "_written_out", "_note_steps"):
-            return None
-        if event == "line" and next(lines, None) is None:
-            sys.settrace(None)
-            raise KeyboardInterrupt
-        return trace
-
-    before = sys.gettrace()
-    sys.settrace(trace)
-    try:
-        return function()
-    except KeyboardInterrupt:
-        return None
-    finally:
-        sys.settrace(before)
+WRITING = {"record_steps", "_written_out", "_note_steps"}
+"""Functions that write entries down."""
 
 
 def test_what_is_interrupted_has_left_nothing_or_all(backend):
@@ -201,7 +183,11 @@ def test_what_is_interrupted_has_left_nothing_or_all(backend):
         kept = Tensor(backend.execute(UNARY[0], [other])[0])
         stream, before = stream_of(backend), len(stream_of(backend).written)
         given = [x, places, Scalar(2.0, it.float32)]
-        found = interrupted_at(count, lambda: backend.expand(region(program, "some"), given))  # noqa: B023
+        found = interrupted_at(
+            count,
+            WRITING,
+            lambda: backend.expand(region(program, "some"), given),  # noqa: B023
+        )
         assert len(stream.written) in (before, before + 6)
         assert all(n < len(stream.written) for n in stream._asked)
         again = backend.expand(region(program, "some"), given)

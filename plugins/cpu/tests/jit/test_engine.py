@@ -1,7 +1,7 @@
 """Text -> code: addresses, the cache on disk and everything that can be wrong with it."""
 
 import ctypes
-import functools
+import inspect
 import json
 import os
 import subprocess
@@ -17,6 +17,7 @@ import pytest
 
 from ingle.fusion.support.disk_store import CacheWarning, DiskStore
 from ingle.tensor.errors import BackendError, OutOfMemoryError
+from ingle.tensor.locks import once
 from ingle_cpu.jit import engine as engine_module
 from ingle_cpu.jit.engine import Engine, IRSource, KernelCompileError
 from ingle_cpu.jit.external_symbols import process_symbols
@@ -115,8 +116,8 @@ def test_threads_that_ask_at_once_get_one_engine(monkeypatch: pytest.MonkeyPatch
 
     monkeypatch.setattr(engine_module, "host", slowly)
     monkeypatch.setattr(Engine, "hold_over_forks", lambda engine: None)
-    for cached in (engine_module.engine, engine_module._only_engine):
-        monkeypatch.setattr(engine_module, cached.__name__, functools.cache(cached.__wrapped__))
+    anew = once(inspect.unwrap(engine_module.engine))
+    monkeypatch.setattr(engine_module, "engine", anew)
     found: list[Engine] = []
     threads = [
         threading.Thread(target=lambda: found.append(engine_module.engine())) for _ in range(2)

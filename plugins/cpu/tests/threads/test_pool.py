@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import functools
+import inspect
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -15,8 +15,8 @@ import ingle.optim as optim
 import ingle.tensor as it
 from ingle.fusion import compile
 from ingle.fusion.runtime.graph_plans import GraphPlans
+from ingle.tensor.locks import once
 from ingle_cpu.threads import pool as pool_module
-from ingle_cpu.threads.pool import ThreadPool
 
 WAYS = {"plain": lambda f: f, "compiled": compile}
 both_ways = pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
@@ -197,14 +197,6 @@ def test_threads_that_ask_at_once_get_one_pool(monkeypatch: pytest.MonkeyPatch) 
         return 2
 
     monkeypatch.setattr(pool_module, "pool_size", slowly)
-    for cached in (pool_module.thread_pool, pool_module._only_pool):
-        monkeypatch.setattr(pool_module, cached.__name__, functools.cache(cached.__wrapped__))
-    found: list[ThreadPool] = []
-    threads = [
-        threading.Thread(target=lambda: found.append(pool_module.thread_pool())) for _ in range(2)
-    ]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert found[0] is found[1]
+    anew = once(inspect.unwrap(pool_module.thread_pool))
+    first, second = together(2, lambda _: anew())
+    assert first is second

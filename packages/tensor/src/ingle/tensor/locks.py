@@ -11,13 +11,16 @@ owners: those of memory pools, of the compiler, and `ingle.tensor.transactions.c
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 from weakref import ref
+
+R = TypeVar("R")
 
 if TYPE_CHECKING:
     Lock: TypeAlias = threading.RLock
@@ -79,6 +82,38 @@ def renewed(owner: object, name: str) -> Lock:
         _owners[:] = [known for known in _owners[:] if known[0]() is not None]
         _most = max(256, 2 * len(_owners))
     return ReentrantLock()
+
+
+class _Making:
+    """The lock of what a process makes once."""
+
+    __slots__ = ("__weakref__", "lock")
+
+    def __init__(self) -> None:
+        self.lock = renewed(self, "lock")
+
+
+def once(make: Callable[[], R]) -> Callable[[], R]:
+    """A function that returns the one thing which another makes, to all threads of a process.
+
+    A cache lets threads that ask at once make one each, and keeps the last.
+
+    >>> from ingle.tensor.locks import once
+    >>> @once
+    ... def table():
+    ...     return {}
+    >>> table() is table()
+    True
+    """
+    made, making = functools.cache(make), _Making()
+
+    @functools.cache
+    @functools.wraps(make)
+    def found() -> R:
+        with making.lock:
+            return made()
+
+    return found
 
 
 class Attempt:

@@ -7,10 +7,8 @@ kernels come as explicit vector code; the pipeline would triple the time for not
 
 from __future__ import annotations
 
-import functools
 import hashlib
 import os
-import sys
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping
@@ -19,7 +17,7 @@ from weakref import WeakValueDictionary
 
 from ingle.fusion.device import DiskStore, disk, give_way
 from ingle.tensor.errors import BackendError
-from ingle.tensor.locks import ReentrantLock, renewed
+from ingle.tensor.locks import ReentrantLock, once
 from ingle.tensor.transactions import commit_lock
 
 from .elf import DamagedObjectError
@@ -301,18 +299,9 @@ def _target_machine(machine: Host, polished: bool = True) -> Any:
     )
 
 
-_making = renewed(sys.modules[__name__], "_making")
-
-
-@functools.cache
+@once
 def engine() -> Engine:
-    """The engine of this process, for the machine it runs on."""
-    with _making:  # a cache lets threads that ask at once make one each: LLVM takes no two
-        return _only_engine()
-
-
-@functools.cache
-def _only_engine() -> Engine:
+    """The engine of this process, for the machine it runs on: LLVM takes no two."""
     made = Engine(host(), disk(), process_symbols())
     made.hold_over_forks()
     return made

@@ -18,7 +18,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from ingle.tensor import settings
-from ingle.tensor.locks import renewed
+from ingle.tensor.locks import once, renewed
 
 from ..jit.engine import IRSource, engine
 from . import abi
@@ -195,18 +195,9 @@ def _ticks_per_us(clock: Any) -> float:
     return max(float(clock() - ticks) * 1e3 / elapsed, 1e-3)
 
 
-_making = renewed(sys.modules[__name__], "_making")
-
-
-@functools.cache
+@once
 def thread_pool() -> ThreadPool:
     """The thread pool of this process."""
-    with _making:  # a cache lets threads that ask at once make one each, with workers of its own
-        return _only_pool()
-
-
-@functools.cache
-def _only_pool() -> ThreadPool:
     made = ThreadPool(pool_size())
     atexit.register(made.stop)
     if hasattr(os, "register_at_fork"):
